@@ -1,0 +1,1 @@
+"""`dra-operator` and `kubectl-dra`. Reads files and flags, prints; no algorithms."""

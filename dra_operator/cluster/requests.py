@@ -1,0 +1,86 @@
+"""A decision of the engine as one API request. Pure; both worlds send what stands here."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import assert_never
+
+from dra_operator.api.meta import format_micro_time
+from dra_operator.cluster.rest import (
+    BY_KIND,
+    EVENTS,
+    MERGE_PATCH,
+    PODS,
+    RESOURCE_CLAIMS,
+    STRATEGIC_PATCH,
+    Request,
+)
+from dra_operator.engine.decisions import (
+    Decision,
+    DeleteReport,
+    EvictPod,
+    PatchClaim,
+    PatchPod,
+    RecordEvent,
+    WriteClaimStatus,
+    WriteReport,
+)
+
+CONTROLLER = "dra-operator.dev/operator"
+
+
+def request_for(decision: Decision, *, now: float, instance: str) -> Request:
+    """The request that carries `decision` out. `now` (seconds since the epoch) and `instance` (this replica) only go into Events."""
+    match decision:
+        case WriteClaimStatus():
+            return Request("PUT", RESOURCE_CLAIMS.path(*decision.claim, "status"), decision.body)
+        case PatchClaim():
+            return Request("PATCH", RESOURCE_CLAIMS.path(*decision.claim), decision.patch, MERGE_PATCH)
+        case PatchPod():
+            return Request("PATCH", PODS.path(*decision.pod), decision.patch, STRATEGIC_PATCH)
+        case EvictPod():
+            return Request("POST", PODS.path(*decision.pod, "eviction"), eviction(decision))
+        case WriteReport():
+            resource = BY_KIND[decision.kind]
+            if decision.body["metadata"].get("resourceVersion"):
+                return Request("PUT", resource.path(*decision.key), decision.body)
+            return Request("POST", resource.path(decision.key.namespace), decision.body)
+        case DeleteReport():
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": decision.uid}}
+            return Request("DELETE", BY_KIND[decision.kind].path(*decision.key), options)
+        case RecordEvent():
+            return Request("POST", EVENTS.path(decision.regarding.get("namespace") or "default"), event(decision, now, instance))
+        case _:
+            assert_never(decision)
+
+
+def eviction(decision: EvictPod) -> dict[str, object]:
+    """A policy/v1 Eviction. A wrong uid would consume the disruption budget all the same, so it comes from the latest watch state."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": decision.pod.namespace, "name": decision.pod.name},
+        "deleteOptions": {"preconditions": {"uid": decision.uid}},
+    }
+
+
+def event(decision: RecordEvent, now: float, instance: str) -> dict[str, object]:
+    """An events.k8s.io/v1 Event; the name is derived from its content, so that a repeated write is a conflict and not a double."""
+    subject = decision.regarding
+    identity = "|".join((subject.get("uid", ""), decision.reason, decision.note, format_micro_time(now)))
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {
+            "namespace": subject.get("namespace") or "default",
+            "name": f"{subject['name'][:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
+        },
+        "eventTime": format_micro_time(now),
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance[:128],
+        "action": decision.action,
+        "reason": decision.reason,
+        "regarding": subject,
+        "note": decision.note[:1024],
+        "type": decision.type,
+    }

@@ -1,7 +1,8 @@
 """Kubernetes quantities ("80Gi", "500m", "1e3"): exact values that print as the API server prints them.
 
-This module knows text forms, order and sums of quantities. It is not a number type for general use: there is no
-multiplication, and what a quantity means (bytes, cores) is the reader's business.
+This module knows the text forms, the order and the sums of quantities. It is not a number type for general use: it
+cannot multiply, and what a quantity means (bytes, cores) is the reader's business.
+
 Source: k8s.io/apimachinery `pkg/api/resource` and the API documentation of `Quantity`.
 """
 

@@ -1,7 +1,7 @@
 """Kubernetes quantities ("80Gi", "500m", "1e3"): exact values that print as the API server prints them.
 
-This module knows the text forms, the order and the sums of quantities. It is not a number type for general use: it
-cannot multiply, and what a quantity means (bytes, cores) is the reader's business.
+This module knows the text forms, the order and the sums of quantities. It is not a number type for general use:
+it cannot multiply, and what a quantity means (bytes, cores) is the reader's business.
 
 Source: k8s.io/apimachinery `pkg/api/resource` and the API documentation of `Quantity`.
 """
@@ -18,7 +18,7 @@ __all__ = ["Format", "Quantity"]
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _NANO = 9
 _UNIT = 10**9
-# An exact value pays for its exponent in digits. The API server takes any, but cannot compute with large ones.
+# The API server takes any exponent, but exact values pay for it in digits and nobody can compute with them.
 _MAX_EXPONENT = 1_000
 _MAX_DIGITS = 4_000
 # Up to this many decimal digits apimachinery keeps a value as int64 and scale; see `Quantity.stored_int64`.

@@ -43,9 +43,7 @@ class Semver:
     @property
     def precedence(self) -> tuple[int, int, int, bool, tuple[tuple[bool, int, str], ...]]:
         """The sort key: releases come after pre-releases, numeric identifiers before alphanumeric ones."""
-        identifiers = tuple(
-            (False, int(part), "") if part.isdigit() else (True, 0, part) for part in self.prerelease
-        )
+        identifiers = tuple((False, int(part), "") if part.isdigit() else (True, 0, part) for part in self.prerelease)
         return self.major, self.minor, self.patch, not identifiers, identifiers
 
     def __eq__(self, other: object) -> bool:

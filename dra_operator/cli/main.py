@@ -1,0 +1,133 @@
+"""Entry point of `dra-operator` and `kubectl-dra`: imports the one command called, turns failures into one line.
+
+Both programs know all commands; they differ in which come first in the help. No command's work is done here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import dra_operator
+from dra_operator.cli.failures import FAILED, CommandFailed
+from dra_operator.cli.output import error
+
+#: What a shell reports for a program ended by SIGINT or SIGPIPE.
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+#: Set to anything, it shows the traceback of an unexpected failure.
+DEBUG_VARIABLE = "DRA_OPERATOR_DEBUG"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`module` has a function of the command's name; it is imported when the command is called."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "simulate",
+        "dra_operator.cli.simulate",
+        "Run the engine on manifests and show what it decides.",
+    ),
+    Command("solve", "dra_operator.cli.solve", "Answer allocation problems given as JSON."),
+    Command("cel", "dra_operator.cli.cel", "Evaluate device selectors as the allocator would."),
+    Command("run", "dra_operator.cli.run", "Run the operator against a cluster."),
+)
+
+HELP = """Allocate devices to ResourceClaims, and see why, what and where.
+
+Data goes to stdout, notes to stderr. Exit code 0: done; 1: something in the input was wrong; 2: wrong usage.
+"""
+
+
+def build(program: str, chosen: str | None = None) -> typer.Typer:
+    """The application as `program` shows it. Only the command `chosen` is real, the others are names in the help."""
+    app = typer.Typer(
+        name=program,
+        help=HELP,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    ours_first = program == "dra-operator"
+    for command in sorted(COMMANDS, key=lambda item: (item.name == "run") != ours_first):
+        function = _load(command) if command.name == chosen else _placeholder
+        app.command(command.name, short_help=command.summary)(function)
+    return app
+
+
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+) -> None:
+    if version:
+        print(dra_operator.__version__)
+        raise typer.Exit
+
+
+def _placeholder() -> None:
+    raise AssertionError("a command that was not imported was called")
+
+
+def _load(command: Command) -> Any:
+    return getattr(import_module(command.module), command.name)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run one command line and exit. Never shows a traceback unless asked by `DRA_OPERATOR_DEBUG`."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    program = Path(sys.argv[0]).name
+    program = "dra-operator" if program.startswith("dra-operator") else "kubectl-dra"
+    code = _exit_code(program, arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or PIPE_CLOSED
+        # The interpreter flushes once more at exit; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _exit_code(program: str, arguments: Sequence[str]) -> int:
+    try:
+        build(program, _chosen(program, arguments))(args=arguments, prog_name=program)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    except CommandFailed as failure:
+        if failure.message:
+            error(failure.message)
+        return failure.code
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as failure:
+        error(f"{failure.filename}: {failure.strerror}" if failure.filename else str(failure))
+        return FAILED
+    except Exception as failure:
+        if os.environ.get(DEBUG_VARIABLE):
+            raise
+        error(f"{type(failure).__name__}: {failure} (a defect; {DEBUG_VARIABLE}=1 shows where)")
+        return FAILED
+    return 0
+
+
+def _chosen(program: str, arguments: Sequence[str]) -> str | None:
+    """The command of this command line, also of one that the shell asks to complete."""
+    if f"_{program}_COMPLETE".replace("-", "_").upper() in os.environ:
+        arguments = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
+    known = {command.name for command in COMMANDS}
+    return next((argument for argument in arguments if argument in known), None)

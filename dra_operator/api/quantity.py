@@ -113,12 +113,12 @@ class Quantity:
         return (self.nano > 0) - (self.nano < 0)
 
     def __add__(self, other: Quantity) -> Quantity:
-        format = self.format if self.nano else other.format
-        return Quantity(self.nano + other.nano, format, _sum_scale(self, other))
+        shape = self.format if self.nano else other.format
+        return Quantity(self.nano + other.nano, shape, _sum_scale(self, other))
 
     def __sub__(self, other: Quantity) -> Quantity:
-        format = self.format if self.nano else other.format
-        return Quantity(self.nano - other.nano, format, _sum_scale(self, -other))
+        shape = self.format if self.nano else other.format
+        return Quantity(self.nano - other.nano, shape, _sum_scale(self, -other))
 
     def __neg__(self) -> Quantity:
         return Quantity(-self.nano, self.format, self._scale)
@@ -169,18 +169,18 @@ def _sum_scale(left: Quantity, right: Quantity) -> int | None:
 def _parse(text: str) -> Quantity:
     if not text:
         raise ValueError(f"a quantity must not be empty; {_REPAIR}")
-    shape = _SHAPE.fullmatch(text)
-    if shape is None:
+    parts = _SHAPE.fullmatch(text)
+    if parts is None:
         raise ValueError(f"{_shown(text)} is not a quantity; {_REPAIR}")
-    sign, whole, _, fraction, suffix = shape.groups(default="")
+    sign, whole, _, fraction, suffix = parts.groups(default="")
     whole = whole.lstrip("0")
     if len(whole) + len(fraction) > _MAX_DIGITS:
         raise ValueError(f"{_shown(text)} has too many digits for a quantity")
-    power_of_two, power_of_ten, format = _interpret(suffix, text)
+    power_of_two, power_of_ten, shape = _interpret(suffix, text)
     digits = whole + fraction
     mantissa = int(digits or "0")
     scale: int | None = power_of_ten - len(fraction)
-    if format is Format.BinarySI:
+    if shape is Format.BinarySI:
         held = not fraction and _BINARY_DIGITS - max(len(whole), 1) - int(power_of_two * 3 / 10) - 1 >= 0
         magnitude = mantissa * 2**power_of_two
         held = held and magnitude <= _INT64_MAX
@@ -190,19 +190,19 @@ def _parse(text: str) -> Quantity:
     nano = _to_nano(magnitude, power_of_ten - len(fraction))
     kept: str | None = None
     if held:
-        if format is Format.BinarySI:
+        if shape is Format.BinarySI:
             kept = text if mantissa & 7 else None
         elif (power_of_ten - len(fraction)) % 3 == 0 and _starts_canonical(whole, fraction):
             kept = text
     else:
         scale = None
-        if format is Format.BinarySI:
+        if shape is Format.BinarySI:
             # Only binary quantities are capped; below 1 they become decimal.
             nano = min(nano, _INT64_MAX * _UNIT)
-            format = Format.DecimalSI if 0 < nano < _UNIT else format
+            shape = Format.DecimalSI if 0 < nano < _UNIT else shape
     if text == "0":
         kept = text
-    return Quantity(-nano if sign == "-" else nano, format, scale, kept)
+    return Quantity(-nano if sign == "-" else nano, shape, scale, kept)
 
 
 def _starts_canonical(whole: str, fraction: str) -> bool:

@@ -59,9 +59,9 @@ READ = {
 
 @pytest.mark.parametrize("text", READ)
 def test_read_and_write(text: str) -> None:
-    canonical, format, nano = READ[text]
+    canonical, shape, nano = READ[text]
     quantity = Quantity.parse(text)
-    assert (str(quantity), quantity.format, quantity.nano) == (canonical, format, nano)
+    assert (str(quantity), quantity.format, quantity.nano) == (canonical, shape, nano)
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,14 @@ ASCENDING = [
 
 def test_precedence() -> None:
     versions = [Semver.parse(text) for text in ASCENDING]
-    assert sorted(reversed(versions)) == versions
+    assert sorted(versions[::-1]) == versions
     assert all(low < high for low, high in pairwise(versions))
 
 
 def test_build_metadata_does_not_count_but_is_kept() -> None:
     one, other = Semver.parse("1.0.0-rc.1+a.7"), Semver.parse("1.0.0-rc.1+b")
-    assert one == other and hash(one) == hash(other)
+    assert one == other
+    assert hash(one) == hash(other)
     assert str(one) == "1.0.0-rc.1+a.7"
 
 

@@ -1,0 +1,203 @@
+"""Send `Request` values to a real API server and follow its watches.
+
+One connection pool for the whole process. It knows HTTP, throttling and credentials; it knows no kinds and keeps no
+objects. Not an ORM: bodies are plain JSON values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Self
+
+import aiohttp
+import orjson
+
+from dra_operator.cluster.kubernetes.connection import Connection
+from dra_operator.cluster.kubernetes.settings import ClientSettings
+from dra_operator.cluster.rest import Request, Response
+
+THROTTLED = frozenset({429, 503})
+
+
+class Unreachable(Exception):
+    """No answer came. A write may have happened all the same."""
+
+
+#: Called after every attempt with the request, the HTTP status (0: no answer) and the seconds it took.
+Observer = Callable[[Request, int, float], None]
+
+
+def _unobserved(request: Request, status: int, seconds: float) -> None:
+    return None
+
+
+class Client:
+    """Use as an async context manager, or call `close`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: ClientSettings | None = None,
+        *,
+        user_agent: str = "dra-operator",
+        observer: Observer = _unobserved,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Raises NoConnection where the connection's certificates cannot be read."""
+        self.connection = connection
+        self.settings = settings or ClientSettings()
+        self._observer = observer
+        self._sleep = sleep
+        self._room = asyncio.Semaphore(self.settings.concurrency)
+        self._session = aiohttp.ClientSession(
+            # No limit here: the semaphore bounds the requests, watches are few and must never wait for them.
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=connection.tls() or True, keepalive_timeout=75, enable_cleanup_closed=True
+            ),
+            # Uncompressed: packing 128 kB and more costs the API server more than the wire does.
+            headers={"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=True,
+            proxy=connection.proxy,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def send(self, request: Request, *, urgent: bool = False, within: float | None = None) -> Response:
+        """The server's answer, whatever its status. 429 and 503 are sent again after the pause the server asks for.
+
+        `urgent` requests wait for nobody's turn (the Lease). An eviction is never repeated: its 429 is the answer of a
+        disruption budget. `within`: seconds for one attempt. Raises Unreachable.
+        """
+        data = None if request.body is None else orjson.dumps(request.body)
+        repeatable = not request.path.endswith("/eviction")
+        limits = aiohttp.ClientTimeout(
+            total=within or self.settings.request_timeout, sock_connect=self.settings.connect_timeout
+        )
+        for attempt in range(1, self.settings.attempts + 1):
+            async with nullcontext() if urgent else self._room:
+                response, retry_after = await self._attempt(request, data, limits)
+            if response.status not in THROTTLED or not repeatable or attempt == self.settings.attempts:
+                break
+            pause = retry_after if retry_after is not None else self.settings.retry_pause * 2 ** (attempt - 1)
+            # Jitter upwards only: whoever was throttled together must not come back together, nor early.
+            await self._sleep(min(pause, self.settings.longest_pause) * random.uniform(1.0, 1.2))
+        return response
+
+    async def _attempt(
+        self, request: Request, data: bytes | None, limits: aiohttp.ClientTimeout
+    ) -> tuple[Response, float | None]:
+        """One exchange (two after a 401: the token is read again once). Answer and Retry-After seconds."""
+        renewed = False
+        while True:
+            began = asyncio.get_running_loop().time()
+            status = 0
+            try:
+                async with self._session.request(
+                    request.method,
+                    self.connection.server + request.path,
+                    params=request.query or None,
+                    data=data,
+                    headers=await self._headers(request.content_type if data is not None else None, renewed),
+                    timeout=limits,
+                    server_hostname=self.connection.server_name,
+                ) as answer:
+                    body = await answer.read()
+                    status = answer.status
+                    if status == 401 and not renewed:
+                        renewed = True
+                        continue
+                    return Response(status, _json(body, status)), _retry_after(answer.headers)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise Unreachable(f"{request.method} {request.path}: {error or type(error).__name__}") from error
+            finally:
+                self._observer(request, status, asyncio.get_running_loop().time() - began)
+
+    async def _headers(self, content_type: str | None, renew: bool) -> dict[str, str]:
+        headers = {"Content-Type": content_type} if content_type else {}
+        authorization = await self.connection.authorization(renew=renew)
+        if authorization:
+            headers["Authorization"] = authorization
+        return headers
+
+    async def watch(
+        self, path: str, query: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """The events of one watch, as many at a time as arrived together; ends when the server ends the stream.
+
+        `silence`: seconds without a byte after which the stream counts as dead. Raises WatchRefused when the server
+        answers with an error instead of a stream, Unreachable when the connection breaks.
+        """
+        request = Request("GET", path, query={**query, "watch": "true"})
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.connect_timeout, sock_read=silence)
+        began = asyncio.get_running_loop().time()
+        status = 0
+        try:
+            for renew in (False, True):
+                async with self._session.get(
+                    self.connection.server + path,
+                    params=request.query,
+                    headers=await self._headers(None, renew),
+                    timeout=limits,
+                    server_hostname=self.connection.server_name,
+                ) as answer:
+                    status = answer.status
+                    if status == 401 and not renew:
+                        continue
+                    if status != 200:
+                        raise WatchRefused(Response(status, _json(await answer.read(), status)))
+                    async for events in _events(answer.content):
+                        yield events
+                    return
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"WATCH {path}: {error or type(error).__name__}") from error
+        finally:
+            self._observer(request, status, asyncio.get_running_loop().time() - began)
+
+
+class WatchRefused(Exception):
+    """The server answered a watch with an error status."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(f"HTTP {response.status}: {response.message}")
+        self.response = response
+
+
+async def _events(content: aiohttp.StreamReader) -> AsyncIterator[list[dict[str, Any]]]:
+    """JSON lines as they arrive. Own buffer: the reader's line limit is below the size of a ResourceSlice event."""
+    rest = b""
+    async for chunk in content.iter_any():
+        lines = chunk.split(b"\n")
+        lines[0] = rest + lines[0]
+        rest = lines.pop()
+        events = [orjson.loads(line) for line in lines if line]
+        if events:
+            yield events
+
+
+def _json(body: bytes, status: int) -> dict[str, Any]:
+    """The answer's object; text that is no JSON object (a proxy's error page) becomes a `Status` with that message."""
+    try:
+        value = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError:
+        value = None
+    if isinstance(value, dict):
+        return value
+    return {"kind": "Status", "code": status, "message": body[:500].decode(errors="replace").strip()}
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    try:
+        return max(0.0, float(headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,147 @@
+"""Where the API server is and how to prove who we are: kubeconfig or service account, read by kubernetes-asyncio.
+
+Not a client: it holds no socket. Tokens are read again while the process runs, because service account tokens rotate.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubernetes_asyncio import config as kube_config
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.incluster_config import SERVICE_HOST_ENV_NAME
+
+NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+
+class NoConnection(Exception):
+    """The cluster cannot be addressed; the text says what is missing and how to give it."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """One API server and one identity. Read with `load`."""
+
+    server: str
+    ca_path: str | None
+    certificate_path: str | None
+    key_path: str | None
+    verify: bool
+    server_name: str | None
+    proxy: str | None
+    source: str
+    _configuration: Any = field(repr=False)
+    _reload: Callable[[], Any] = field(repr=False)
+    _token_refresh: float = 60.0
+    _clock: Callable[[], float] = time.monotonic
+    _read_at: float = 0.0
+
+    async def authorization(self, *, renew: bool = False) -> str | None:
+        """The value of the Authorization header, None where a client certificate (or nothing) proves who we are.
+
+        Read again once it is older than the refresh time, or at once with `renew` (after a 401).
+        """
+        now = self._clock()
+        if renew or now - self._read_at >= self._token_refresh:
+            self._read_at = now
+            try:
+                self._configuration = await self._reload()
+            except Exception:  # a file is being replaced: keep what we have, the next refresh reads it whole
+                if renew:
+                    raise
+        token = self._configuration.api_key.get("BearerToken")
+        if token:
+            return str(token).strip()
+        if self._configuration.username:
+            return str(self._configuration.get_basic_auth_token())
+        return None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """None for plain http. Raises NoConnection when a certificate cannot be read."""
+        if not self.server.startswith("https"):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_path)
+            if self.certificate_path:
+                context.load_cert_chain(self.certificate_path, self.key_path)
+        except (OSError, ssl.SSLError) as error:
+            raise NoConnection(f"{self.source}: the certificates for {self.server} cannot be read: {error}") from None
+        # Cluster CAs made by kubeadm and others lack the key identifiers that Python 3.13 asks for by default.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+async def load(kubeconfig: str | None = None, context: str | None = None, *, token_refresh: float = 60.0) -> Connection:
+    """The connection that `kubeconfig` describes; without one `KUBECONFIG`, the service account or `~/.kube/config` does.
+
+    Raises NoConnection.
+    """
+    path = kubeconfig or os.environ.get("KUBECONFIG")
+    if not path and context is None and os.environ.get(SERVICE_HOST_ENV_NAME):
+        return await _connection("service account", _in_cluster, token_refresh)
+    path = _existing(path or "~/.kube/config")
+
+    async def read() -> Any:
+        # Never written back: a refreshed OIDC token stays ours.
+        configuration = _empty()
+        await kube_config.load_kube_config(path, context, configuration, persist_config=False)
+        return configuration
+
+    return await _connection(f"kubeconfig {path}", read, token_refresh)
+
+
+def _existing(path: str) -> str:
+    path = os.path.expanduser(path)
+    if not any(os.path.exists(part) for part in path.split(os.pathsep)):
+        raise NoConnection(f"kubeconfig {path} does not exist; name one with --kubeconfig or the variable KUBECONFIG")
+    return path
+
+
+async def _in_cluster() -> Any:
+    configuration = _empty()
+    kube_config.load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
+    return configuration
+
+
+def _empty() -> Any:
+    # The class hands out copies of a process-wide default; we want nothing from anybody else.
+    return type.__call__(Configuration)
+
+
+async def _connection(source: str, read: Callable[[], Any], token_refresh: float) -> Connection:
+    try:
+        found = await read()
+    except Exception as error:  # the loaders raise whatever a malformed file leads to, YAML errors included
+        raise NoConnection(f"{source} cannot be used: {error or type(error).__name__}") from None
+    connection = Connection(
+        server=found.host.rstrip("/"),
+        ca_path=found.ssl_ca_cert or None,
+        certificate_path=found.cert_file or None,
+        key_path=found.key_file or None,
+        verify=bool(found.verify_ssl),
+        server_name=found.tls_server_name or None,
+        proxy=found.proxy or None,
+        source=source,
+        _configuration=found,
+        _reload=read,
+        _token_refresh=token_refresh,
+    )
+    connection._read_at = connection._clock()
+    return connection
+
+
+def own_namespace(default: str) -> str:
+    """The namespace this pod runs in, `default` outside a cluster."""
+    try:
+        with open(NAMESPACE_FILE, encoding="utf-8") as file:
+            return file.read().strip() or default
+    except OSError:
+        return default

@@ -1,0 +1,125 @@
+"""What watches and lists tell, in the order and form in which the engine wants it.
+
+One feed a kind, between the sources (a Reflector, or Kopf and audit lists) and the loop's inbox. It drops what is
+older than what is known, and turns a complete list into `replaced` and, the first time, `synced`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dra_operator.api.meta import Key
+from dra_operator.cluster.kubernetes.listing import EventType, Page, key_of
+from dra_operator.cluster.rest import CLAIM_REPORTS, Resource
+from dra_operator.operator.freshness import Ledger, revision_of
+from dra_operator.operator.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """An object as it is now, or was when it was deleted."""
+
+    kind: str
+    type: EventType
+    key: Key
+    item: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A list is complete: of `kind` there is nothing but `keys`. `first`: it had not been listed before."""
+
+    kind: str
+    keys: set[Key]
+    first: bool
+
+
+News = Observed | Replaced
+
+
+class Feed:
+    """A `Sink` for one kind."""
+
+    def __init__(self, resource: Resource, post: Callable[[News], None], metrics: Metrics, *, ordered: bool) -> None:
+        self.resource = resource
+        self._post = post
+        self._metrics = metrics
+        self._ordered = ordered
+        self._phases = Phases(metrics) if resource is CLAIM_REPORTS else None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: a fresh engine must hear it all again. A list that is half read does not count."""
+        self._ledger = Ledger(ordered=self._ordered)
+        self._whole = False
+        self.synced = False
+        if self._phases:
+            self._phases.clear()
+
+    def is_news(self, item: dict[str, Any]) -> bool:
+        """False for an object that this feed has in the same or a newer state (a sign that the source listed again)."""
+        return self._ledger.would_be_news(key_of(item), revision_of(item))
+
+    def listing(self, resource: Resource, page: Page) -> None:
+        if page.first:
+            self._whole = True
+            self._ledger.listing(int(page.revision or 0))
+        for item in page.items:
+            key = key_of(item)
+            if self._ledger.listed_item(key, revision_of(item)):
+                self._observe("MODIFIED", key, item)
+
+    def listed(self, resource: Resource, keys: set[Key], revision: str) -> None:
+        if not self._whole:
+            return
+        alive = self._ledger.complete(keys, int(revision or 0))
+        if self._phases:
+            self._phases.keep(alive)
+        first, self.synced = not self.synced, True
+        self._post(Replaced(self.resource.kind, alive, first))
+
+    def event(self, resource: Resource, type: EventType, item: dict[str, Any]) -> None:
+        key, revision = key_of(item), revision_of(item)
+        fresh = self._ledger.gone(key, revision) if type == "DELETED" else self._ledger.news(key, revision)
+        if fresh:
+            self._observe(type, key, item)
+        else:
+            self._metrics.stale.labels(self.resource.kind).inc()
+
+    def _observe(self, type: EventType, key: Key, item: dict[str, Any]) -> None:
+        self._metrics.observed.labels(self.resource.kind, type).inc()
+        if self._phases:
+            self._phases.note(key, None if type == "DELETED" else (item.get("status") or {}).get("phase"))
+        self._post(Observed(self.resource.kind, type, key, item))
+
+
+class Phases:
+    """Claims by the phase of their report, as the metric `dra_operator_claims`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._gauge = metrics.claims
+        self._of: dict[Key, str] = {}
+        self._count: Counter[str] = Counter()
+
+    def note(self, key: Key, phase: str | None) -> None:
+        """`None`: the report is gone."""
+        before = self._of.pop(key, None)
+        if before is not None:
+            self._add(before, -1)
+        if phase is not None:
+            self._of[key] = phase
+            self._add(phase, 1)
+
+    def keep(self, keys: set[Key]) -> None:
+        for key in [key for key in self._of if key not in keys]:
+            self.note(key, None)
+
+    def clear(self) -> None:
+        self.keep(set())
+
+    def _add(self, phase: str, by: int) -> None:
+        self._count[phase] += by
+        self._gauge.labels(phase).set(self._count[phase])

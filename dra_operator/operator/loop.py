@@ -1,0 +1,280 @@
+"""The allocation loop: the only code that touches the engine.
+
+News and outcomes come in through `post`, decisions go out to the Writer. Nothing is awaited between two calls of the
+engine that belong together, so the engine never sees half an update. Not the place for rules: when to decide is all it
+knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from dra_operator.api.meta import Key, parse_time
+from dra_operator.cluster.kubernetes.listing import EventType
+from dra_operator.engine.decisions import Decision, Outcome, PatchClaim, WriteClaimStatus
+from dra_operator.operator.feed import News, Observed, Replaced
+from dra_operator.operator.freshness import revision_of
+from dra_operator.operator.metrics import Metrics
+from dra_operator.operator.settings import LoopSettings
+from dra_operator.operator.writer import Written
+
+log = structlog.get_logger(__name__)
+
+#: Seconds without a crash after which the pauses between crashes start small again.
+CALM = 600.0
+
+
+class Brain(Protocol):
+    """What the loop needs of an engine."""
+
+    def observe(self, kind: str, type: EventType, object: dict[str, object], now: float) -> None: ...
+    def synced(self, kind: str) -> None: ...
+    def replaced(self, kind: str, keys: set[Key], now: float) -> None: ...
+    def decide(self, now: float) -> list[Decision]: ...
+    def settle(self, outcome: Outcome, now: float) -> None: ...
+    def next_wake(self, now: float) -> float | None: ...
+
+
+class Submit(Protocol):
+    """The loop's side of the Writer."""
+
+    @property
+    def urgent_waiting(self) -> int: ...
+    def submit(self, decisions: Iterable[Decision], tag: int) -> None: ...
+    def drop(self, reason: str) -> None: ...
+
+
+class Loop:
+    """`run` until cancelled. Decides only between `lead` and `follow`, and never after `stop`."""
+
+    def __init__(
+        self,
+        engine: Callable[[], Brain],
+        settings: LoopSettings,
+        metrics: Metrics,
+        *,
+        start_over: Callable[[], Awaitable[None]],
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`start_over` makes the sources forget what they told and tell everything again, for a fresh engine.
+
+        `clock` is seconds since the epoch (the engine's time), `steady` never jumps.
+        """
+        self._make = engine
+        self._engine: Brain | None = engine()
+        self._settings = settings
+        self._metrics = metrics
+        self._start_over = start_over
+        self._clock = clock
+        self._steady = steady
+        self._sleep = sleep
+        self._writer: Submit | None = None
+        self._inbox: deque[News | Written] = deque()
+        self._news = asyncio.Event()
+        self._leading = False
+        self._stopped = False
+        self._due = False
+        self._wake: float | None = None
+        self._decided_at = float("-inf")
+        self._decided_in = 0.0
+        self._generation = 0
+        self._broken: dict[tuple[str, Key], int] = {}
+        self._crashes = 0
+        self._crashed_at = float("-inf")
+        self._pause = 0.0
+        self._recovery: asyncio.Task[None] | None = None
+        self.last_turn = steady()
+        """When the loop last turned, by `steady`; the health probe reads it."""
+
+    def write_through(self, writer: Submit) -> None:
+        """Where decisions go. Not in the constructor, because the writer reports back to this loop."""
+        self._writer = writer
+
+    # -- called from other tasks of the same event loop
+
+    def post(self, item: News | Written) -> None:
+        self._inbox.append(item)
+        self._news.set()
+
+    def lead(self) -> None:
+        """From now on decisions are wanted: this replica leads, and what it knows is fresh."""
+        self._leading = self._due = True
+        self._news.set()
+
+    def follow(self) -> None:
+        """Another replica may lead. Keep observing, decide nothing, take back what has not been sent."""
+        self._leading = False
+        if self._writer:
+            self._writer.drop("NotLeader")
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    # -- the loop
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._wait()
+                self.turn()
+        finally:
+            if self._recovery:
+                self._recovery.cancel()
+
+    async def _wait(self) -> None:
+        """Until there is something to do, or the heartbeat."""
+        if self._inbox:
+            await asyncio.sleep(0)  # a full batch is behind us: let the others run
+        else:
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), self._patience())
+            except TimeoutError:
+                return
+        pause = self._decided_at + max(self._settings.settle_events, self._decided_in) - self._steady()
+        if pause > 0:
+            # Under load: at most half of the time goes into deciding, and what arrives meanwhile is seen together.
+            await self._sleep(pause)
+
+    def _patience(self) -> float:
+        patience = self._settings.heartbeat
+        if self._wake is not None and self._leading:
+            patience = min(patience, max(0.0, self._wake - self._clock()))
+        return patience
+
+    def turn(self) -> None:
+        """Take in what has come, then decide if that is called for. Never raises, never awaits."""
+        self.last_turn = self._steady()
+        self._take_in()
+        if self._wanted():
+            self._decide()
+
+    def _take_in(self) -> None:
+        for _ in range(min(len(self._inbox), self._settings.batch)):
+            item = self._inbox.popleft()
+            if isinstance(item, Written):
+                self._settle(item)
+            elif self._engine is not None:
+                self._learn(self._engine, item)
+
+    def _learn(self, engine: Brain, item: News) -> None:
+        try:
+            match item:
+                case Observed(kind=kind, type=type, item=body):
+                    if self._is_broken(item):
+                        return
+                    engine.observe(kind, type, body, self._clock())
+                case Replaced(kind, keys, first):
+                    engine.replaced(kind, keys, self._clock())
+                    if first:
+                        engine.synced(kind)
+        except Exception as error:
+            if isinstance(item, Observed):
+                # Left aside until it changes, or the next engine would fall over the same object.
+                self._broken[(item.kind, item.key)] = revision_of(item.item)
+                log.error("an object breaks the engine and is left aside", kind=item.kind, object=str(item.key))
+            self._crash(error)
+            return
+        self._due = True
+
+    def _is_broken(self, item: Observed) -> bool:
+        name = (item.kind, item.key)
+        if name not in self._broken:
+            return False
+        if item.type != "DELETED" and self._broken[name] == revision_of(item.item):
+            return True
+        del self._broken[name]
+        return False
+
+    def _settle(self, written: Written) -> None:
+        outcome = written.outcome
+        self._note(outcome)
+        if self._engine is None or written.tag != self._generation:
+            return  # decided by an engine that is no more; its successor has read the result, or will
+        try:
+            self._engine.settle(outcome, self._clock())
+        except Exception as error:
+            self._crash(error)
+        self._due = True
+
+    def _note(self, outcome: Outcome) -> None:
+        decision = outcome.decision
+        if not outcome.ok:
+            log.info(
+                "write failed",
+                decision=type(decision).__name__, status=outcome.status, reason=outcome.reason, message=outcome.message,
+            )  # fmt: skip
+        elif isinstance(decision, WriteClaimStatus) and decision.action == "allocate" and outcome.object:
+            created = _created(outcome.object)
+            if created is not None:
+                self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
+
+    def _wanted(self) -> bool:
+        if self._engine is None or self._writer is None or self._stopped or not self._leading:
+            return False
+        if self._writer.urgent_waiting > self._settings.ahead:
+            return False  # its outcomes will wake us
+        return self._due or (self._wake is not None and self._clock() >= self._wake)
+
+    def _decide(self) -> None:
+        assert self._engine is not None
+        assert self._writer is not None
+        began = self._steady()
+        now = self._clock()
+        try:
+            decisions = self._engine.decide(now)
+            self._wake = self._engine.next_wake(now)
+        except Exception as error:
+            self._crash(error)
+            return
+        self._due = False
+        self._decided_at = self._steady()
+        self._decided_in = self._decided_at - began
+        self._metrics.decide_seconds.observe(self._decided_in)
+        for decision in decisions:
+            action = decision.action if isinstance(decision, WriteClaimStatus | PatchClaim) else ""
+            self._metrics.decisions.labels(type(decision).__name__, action).inc()
+        self._writer.submit(decisions, self._generation)
+
+    # -- a crash inside the engine
+
+    def _crash(self, error: Exception) -> None:
+        """Its state may be half changed: throw it away and read everything back from the API, where all state is."""
+        self._metrics.engine_crashes.inc()
+        if self._steady() - self._crashed_at > CALM:
+            self._crashes = 0
+        self._crashed_at = self._steady()
+        self._pause = min(self._settings.crash_pause * 2**self._crashes, self._settings.longest_crash_pause)
+        self._crashes += 1
+        log.error("the engine crashed; a fresh one starts from a new list", restart_in=self._pause, exc_info=error)
+        self._engine = None
+        self._wake = None
+        self._generation += 1
+        if self._writer:
+            self._writer.drop("EngineRestart")
+        if self._recovery is None or self._recovery.done():
+            self._recovery = asyncio.get_running_loop().create_task(self._recover(), name="engine restart")
+
+    async def _recover(self) -> None:
+        while self._engine is None:  # it may crash again while the sources still tell everything
+            await self._sleep(self._pause)
+            # No await in between: no news may reach the new engine that the sources will not repeat.
+            self._inbox = deque(item for item in self._inbox if isinstance(item, Written))
+            self._engine = self._make()
+            await self._start_over()
+
+
+def _created(item: dict[str, object]) -> float | None:
+    metadata = item.get("metadata")
+    try:
+        return parse_time(metadata.get("creationTimestamp")) if isinstance(metadata, dict) else None
+    except ValueError:
+        return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
-from devcluster import binaries, components, instance, nodes, supervisor
+from devcluster import binaries, components, control, instance, nodes
 from devcluster.client import ApiError, Client
 from devcluster.instance import Description, Folder, InstanceError
 
@@ -95,7 +95,7 @@ class ControlPlane:
             plane._description = replace(description, ready=True)
             folder.write(plane._description)
             if detach:
-                supervisor.ask(folder, {"op": "detach"})
+                control.ask(folder, {"op": "detach"})
                 plane._let_go()
         except BaseException:
             plane.stop()
@@ -145,7 +145,7 @@ class ControlPlane:
             self._owned = None
         else:
             with contextlib.suppress(InstanceError):
-                supervisor.ask(self._folder, {"op": "shutdown"})
+                control.ask(self._folder, {"op": "shutdown"})
         _wait_until_free(self._folder)
 
     def kubectl(self, *args: str, input: str | None = None, timeout: float = 120.0) -> str:
@@ -182,7 +182,7 @@ class ControlPlane:
 
     def pids(self) -> dict[str, int]:
         """Component → process id of those that run."""
-        asked = supervisor.ask(self._folder, {"op": "status"})
+        asked = control.ask(self._folder, {"op": "status"})
         return {component: pid for component, (pid, code) in asked.items() if code is None}
 
     def restart_apiserver(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -249,27 +249,25 @@ class ControlPlane:
         code = str(Path(__file__).resolve().parent.parent)
         paths = [code, *filter(None, [os.environ.get("PYTHONPATH")])]
         env = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}
-        supervisor.ask(self._folder, {"op": "start", "component": component, "argv": argv, "env": env})
+        control.ask(self._folder, {"op": "start", "component": component, "argv": argv, "env": env})
 
     def _stop(self, component: str, number: signal.Signals = signal.SIGKILL) -> None:
         request = {"op": "stop", "component": component, "signal": number.name, "patience": 30}
-        supervisor.ask(self._folder, request)
+        control.ask(self._folder, request)
 
     def _wait(self, component: str, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not ready():
-            code = supervisor.ask(self._folder, {"op": "status"}).get(component, (0, None))[1]
+            code = control.ask(self._folder, {"op": "status"}).get(component, (0, None))[1]
             if code is not None:
-                raise StartError(f"{component} ended with exit code {code}; its log ends with\n{self._log_end(component)}")
+                raise StartError(f"{component} ended with exit code {code}; {self._log_end(component)}")
             if time.monotonic() > deadline:
-                raise StartError(
-                    f"{component} was not ready within {_START_SECONDS:.0f} s; its log ends with\n"
-                    f"{self._log_end(component)}"
-                )
+                raise StartError(f"{component} is not ready after {_START_SECONDS:.0f} s; {self._log_end(component)}")
             time.sleep(_POLL_SECONDS)
 
     def _log_end(self, component: str) -> str:
-        return "\n".join(f"    {line}" for line in self.log(component).splitlines()[-_LOG_LINES:])
+        lines = self.log(component).splitlines()[-_LOG_LINES:]
+        return "\n".join(["its log ends with", *(f"    {line}" for line in lines)])
 
     def _etcd_ready(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._description.ports.etcd, timeout=5)

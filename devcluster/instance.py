@@ -143,7 +143,7 @@ def acquire(instance: Folder) -> IO[bytes]:
     """
     while True:
         instance.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = open(instance.lock, "ab")
+        lock = open(instance.lock, "ab")  # noqa: SIM115 - it is handed out open
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

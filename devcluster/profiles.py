@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 FOLDER: Final = Path(__file__).with_name("profiles")
 PROFILE_LABEL: Final = "devcluster.dra-operator.dev/profile"
@@ -91,11 +92,14 @@ def parse_mix(mix: str, count: int | None = None) -> list[tuple[str, int]]:
     return [(profile, int(number) if number else rest) for profile, _, number in entries]
 
 
-@cache
 def _load(profile: str) -> Json:
-    path = FOLDER / f"{profile}.yaml"
     if profile not in names():
         raise ProfileError(f"there is no profile {profile!r}: have {', '.join(names())}")
+    return _read(FOLDER / f"{profile}.yaml")
+
+
+@cache
+def _read(path: Path) -> Json:
     try:
         document = YAML(typ="safe").load(path)
     except YAMLError as error:

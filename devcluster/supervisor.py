@@ -20,12 +20,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from devcluster import instance
+from devcluster import control, instance
 
 _PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +49,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            with listen(self.folder.control_socket) as server, selectors.DefaultSelector() as selector:
+            with control.listen(self.folder.control_socket) as server, selectors.DefaultSelector() as selector:
                 selector.register(server, selectors.EVENT_READ, self._serve)
                 selector.register(awake, selectors.EVENT_READ, self._on_wake)
                 selector.register(0, selectors.EVENT_READ, self._on_owner)
@@ -150,44 +149,6 @@ class Supervisor:
             _signal_group(process, signal.SIGKILL)
         for process in self.processes.values():
             process.wait()
-
-
-def ask(folder: instance.Folder, request: dict[str, Any], *, timeout: float = 60.0) -> dict[str, tuple[int, int | None]]:
-    """Send one request to the supervisor of an instance; gives component → (pid, exit code or None).
-
-    Raises `InstanceError` where nobody listens or the supervisor refuses.
-    """
-    try:
-        with socket.socket(socket.AF_UNIX) as connection, _short_path(folder.control_socket) as address:
-            connection.settimeout(timeout)
-            connection.connect(address)
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(connection.makefile("rb").readline())
-    except (OSError, ValueError) as error:
-        raise instance.InstanceError(f"instance {folder.name} does not answer ({error}): is it up?") from error
-    if "error" in answer:
-        raise instance.InstanceError(f"instance {folder.name}: {answer['error']}")
-    return {name: (pid, code) for name, (pid, code) in answer["components"].items()}
-
-
-@contextmanager
-def listen(path: Path) -> Iterator[socket.socket]:
-    """A listening Unix socket at `path`, whatever the length of the path."""
-    with socket.socket(socket.AF_UNIX) as server:
-        with _short_path(path) as address:
-            server.bind(address)
-        server.listen()
-        yield server
-
-
-@contextmanager
-def _short_path(path: Path) -> Iterator[str]:
-    """A name for `path` within the 108 bytes that a socket address has room for."""
-    fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{fd}/{path.name}"
-    finally:
-        os.close(fd)
 
 
 def _die_with(parent: int) -> None:

@@ -118,7 +118,6 @@ class Device:
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple: bool = False
-    skip_node_operations: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Device:
@@ -147,7 +146,6 @@ class Device:
             binding_conditions=tuple(data.get("bindingConditions") or ()),
             binding_failure_conditions=tuple(data.get("bindingFailureConditions") or ()),
             allow_multiple=bool(data.get("allowMultipleAllocations")),
-            skip_node_operations=tuple(data.get("skipNodeOperations") or ()),
         )
 
 
@@ -176,6 +174,7 @@ class ResourceSlice:
     per_device_node_selection: bool
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
+    skip_node_operations: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ResourceSlice:
@@ -199,6 +198,7 @@ class ResourceSlice:
             per_device_node_selection=bool(spec.get("perDeviceNodeSelection")),
             devices=each("spec.devices", spec.get("devices"), Device.from_dict),
             shared_counters=each("spec.sharedCounters", spec.get("sharedCounters"), CounterSet.from_dict),
+            skip_node_operations=tuple(spec.get("skipNodeOperations") or ()),
         )
 
     @property

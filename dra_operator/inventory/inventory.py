@@ -1,0 +1,399 @@
+"""The inventory: everything published and everything taken, kept up to date object by object.
+
+Changes are recorded when they arrive and worked out when somebody next looks (`refresh`), so that a burst of changes to one pool or
+node costs one computation. Nothing here decides who gets a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dra_operator.api.claims import Allocation, DeviceClass
+from dra_operator.api.core import Node
+from dra_operator.api.selectors import NodeSelector
+from dra_operator.api.slices import Device, DeviceTaintRule, ResourceSlice
+from dra_operator.inventory.collisions import Collision, find_collisions
+from dra_operator.inventory.features import DEFAULT_1_37, Features
+from dra_operator.inventory.identity import DeviceId, PoolId
+from dra_operator.inventory.kinds import Attribute, Kinds
+from dra_operator.inventory.pools import Offer, Pool, read_pool, source_of
+from dra_operator.inventory.snapshot import Snapshot
+from dra_operator.inventory.taintrules import Selection, TaintRules
+from dra_operator.inventory.usage import Occupancy, Usage, Use, uses_of
+from dra_operator.inventory.views import NodeRecord, Section, States
+
+
+class Inventory:
+    """`version` grows with every change that could matter to an allocation.
+
+    Not for use from several threads. Between `snapshot()` and the next change everything read from it is one instant.
+    """
+
+    def __init__(self, features: Features = DEFAULT_1_37) -> None:
+        self.features = features
+        self.version = 0
+        self.classes: dict[str, DeviceClass] = {}
+        self.pools: dict[PoolId, Pool] = {}
+        self.nodes: dict[str, NodeRecord] = {}
+        self.usage = Usage()
+        self.states = States()
+        self.kinds = Kinds()
+        #: For what the layers above derive from this inventory and want to keep as long as it lives.
+        self.memo: dict[str, object] = {}
+        self._offers: dict[DeviceId, Offer] = {}
+        self._slices: dict[str, PoolId] = {}
+        self._rules = TaintRules()
+        self._linked: tuple[str, ...] = ()
+        self._pools_at: dict[str, set[PoolId]] = {}
+        self._selected: dict[NodeSelector, set[str]] = {}
+        self._stale_pools: set[PoolId] = set()
+        self._stale_nodes: set[str] = set()
+        self._names: list[str] | None = None
+
+    # -- published objects ---------------------------------------------------------------------------------------------------
+
+    def apply_slice(self, slice: ResourceSlice) -> None:
+        id = PoolId(slice.driver, slice.pool)
+        if self._slices.get(slice.name, id) != id:
+            self.remove_slice(slice.name)
+        self._slices[slice.name] = id
+        pool = self.pools.get(id)
+        if pool is None:
+            pool = self.pools[id] = Pool(id)
+        pool.slices[slice.name] = slice
+        self._stale_pools.add(id)
+        self.version += 1
+
+    def remove_slice(self, name: str) -> None:
+        id = self._slices.pop(name, None)
+        if id is not None:
+            del self.pools[id].slices[name]
+            self._stale_pools.add(id)
+            self.version += 1
+
+    def apply_taint_rule(self, rule: DeviceTaintRule) -> None:
+        self._retaint(self._rules.put(rule))
+
+    def remove_taint_rule(self, name: str) -> None:
+        self._retaint(self._rules.drop(name))
+
+    def apply_node(self, node: Node) -> None:
+        record = self.nodes.get(node.name)
+        if record is None:
+            record = self.nodes[node.name] = NodeRecord(node.name)
+        old, record.node = record.node, node
+        if old is not None and old.labels == node.labels and old.declared_features == node.declared_features:
+            return
+        self._node_changed(record)
+
+    def remove_node(self, name: str) -> None:
+        record = self.nodes.get(name)
+        if record is None or record.node is None:
+            return
+        record.node = None
+        self._node_changed(record)
+
+    def apply_class(self, device_class: DeviceClass) -> None:
+        known = self.classes.get(device_class.name)
+        if known is not None and known.selectors == device_class.selectors and known.config == device_class.config:
+            return
+        self.classes[device_class.name] = device_class
+        self.version += 1
+
+    def remove_class(self, name: str) -> None:
+        if self.classes.pop(name, None) is not None:
+            self.version += 1
+
+    # -- usage ---------------------------------------------------------------------------------------------------------------
+
+    def use(self, uid: str, allocation: Allocation) -> None:
+        """Record what the claim `uid` takes; replaces what it took before."""
+        self.use_devices(uid, uses_of(allocation))
+
+    def use_devices(self, uid: str, uses: tuple[Use, ...]) -> None:
+        """As `use`, from what `uses_of` returns."""
+        old = self.usage.remove(uid) if uid in self.usage.by_claim else ()
+        if old == uses:
+            self.usage.add(uid, uses)
+            return
+        self.usage.add(uid, uses)
+        self._occupied((*old, *uses) if old else uses)
+
+    def release(self, uid: str) -> None:
+        if uid in self.usage.by_claim:
+            self._occupied(self.usage.remove(uid))
+
+    def users(self, device: DeviceId) -> tuple[str, ...]:
+        """UIDs of the claims that use a device, published or not."""
+        occupancy = self.usage.by_device.get(device)
+        return () if occupancy is None else occupancy.users
+
+    def occupancy(self, device: DeviceId) -> Occupancy | None:
+        return self.usage.by_device.get(device)
+
+    def collisions(self) -> list[Collision]:
+        """Devices and counters taken beyond what sharing allows."""
+        self.refresh()
+        return find_collisions(self.usage, self._offers, self.usage.by_device)
+
+    def collisions_of(self, uid: str) -> list[Collision]:
+        """Those of `collisions` that the claim takes part in."""
+        self.refresh()
+        devices = [use.device for use in self.usage.by_claim.get(uid, ())]
+        return [item for item in find_collisions(self.usage, self._offers, devices) if uid in item.claims]
+
+    # -- reading -------------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """This instant. Valid until the inventory changes by other means than the snapshot."""
+        self.refresh()
+        return Snapshot(self)
+
+    def device(self, id: DeviceId) -> Device | None:
+        """A device as currently published, with the taints of rules; None if it is gone or its pool not usable."""
+        self.refresh()
+        offer = self._offers.get(id)
+        if offer is None:
+            return None
+        return offer.device if offer.taints == offer.device.taints else replace(offer.device, taints=offer.taints)
+
+    def offer(self, id: DeviceId) -> Offer | None:
+        return self._offers.get(id)
+
+    def offers(self) -> Iterable[Offer]:
+        """Everything published that is usable, pool by pool."""
+        self.refresh()
+        return self._offers.values()
+
+    @property
+    def node_names(self) -> list[str]:
+        """All nodes that exist, by name."""
+        if self._names is None:
+            self._names = sorted(name for name, record in self.nodes.items() if record.node is not None)
+        return self._names
+
+    def require(self, attributes: Iterable[Attribute] | None, linked: Iterable[str] = ()) -> None:
+        """Tell apart devices by these attributes from now on: those that expressions read (None: all), and fully qualified names
+        that constraints read."""
+        wider = self.kinds.require(attributes)
+        missing = sorted(set(linked) - set(self._linked))
+        if missing:
+            self._linked = tuple(sorted((*self._linked, *missing)))
+        if wider:
+            for offer in self._offers.values():
+                offer.kind = None
+        if wider or missing:
+            self._stale_nodes.update(name for name, record in self.nodes.items() if record.node is not None)
+            self.refresh()
+
+    # -- working out changes -------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Work out all changes since the last time."""
+        if self._stale_pools:
+            for id in self._stale_pools:
+                self._read_pool(self.pools[id])
+            self._stale_pools.clear()
+        if self._stale_nodes:
+            for name in self._stale_nodes:
+                self._view_node(name)
+            self._stale_nodes.clear()
+            self.states.forget_unused()
+
+    def _node_changed(self, record: NodeRecord) -> None:
+        """A node appeared, went, or has other labels: look again at what it can reach, and at nothing else."""
+        name = record.name
+        self._names = None
+        for selector, names in self._selected.items():
+            names.discard(name)
+            if record.node is not None and selector.matches(name, record.node.labels):
+                names.add(name)
+        for id, pool in self.pools.items():
+            if not pool.by_label or id in self._stale_pools:
+                continue
+            reached = any(self._reaches(slice, record) for slice in pool.content.slices)
+            if reached != (name in pool.reach):
+                (pool.reach.add if reached else pool.reach.discard)(name)
+                (self._pools_at.setdefault(name, set()).add if reached else self._pools_at[name].discard)(id)
+        self._stale_nodes.add(name)
+        self.version += 1
+
+    def _reaches(self, slice: ResourceSlice, record: NodeRecord) -> bool:
+        """Is any device of the slice for this node?"""
+        sources: Iterable[ResourceSlice | Device] = (slice,)
+        if slice.per_device_node_selection:
+            sources = slice.devices if self.features.partitionable_devices else ()
+        return any(source.node_name == record.name or self._selects(source, record) for source in sources)
+
+    def _selects(self, source: ResourceSlice | Device, record: NodeRecord) -> bool:
+        """Does a slice or device that does not name one node select this one?"""
+        if record.node is None:
+            return False
+        return source.all_nodes or (
+            source.node_selector is not None and record.name in self._where(source.node_selector)
+        )
+
+    def _read_pool(self, pool: Pool) -> None:
+        for offer in pool.content.offers:
+            self._offers.pop(offer.id, None)
+        old_reach = pool.reach
+        pool.content = content = read_pool(pool, self.features)
+        pool.here, pool.shared = {}, []
+        pool.by_label = any(slice.node_name is None for slice in content.slices)
+        reach: set[str] = set()
+        for slice in content.slices:
+            reach |= self._reach_of_slice(slice)
+        tied = bool(content.counter_sets)
+        seen_at: set[str | None] = set()
+        for offer in content.offers:
+            self._offers[offer.id] = offer
+            offer.taints = offer.device.taints + self._rules.taints(offer.id)
+            name = offer.device.node_name if offer.slice.per_device_node_selection else offer.slice.node_name
+            seen_at.add(name)
+            if name is None:
+                pool.shared.append(offer)
+            else:
+                pool.here.setdefault(name, []).append(offer)
+                offer.home = name
+        if tied and len(seen_at) > 1:
+            for offer in content.offers:
+                offer.home = None
+        pool.reach = reach
+        for name in old_reach - reach:
+            self._pools_at[name].discard(pool.id)
+        for name in reach - old_reach:
+            self._pools_at.setdefault(name, set()).add(pool.id)
+        self._stale_nodes |= old_reach | reach
+        if not pool.slices:
+            del self.pools[pool.id]
+
+    def _reach_of_slice(self, slice: ResourceSlice) -> set[str]:
+        if slice.node_name is not None:
+            return {slice.node_name}
+        if slice.all_nodes:
+            return self._everywhere()
+        if slice.node_selector is not None:
+            return self._where(slice.node_selector)
+        if not slice.per_device_node_selection or not self.features.partitionable_devices:
+            return set()
+        reach: set[str] = set()
+        for device in slice.devices:
+            if device.node_name is not None:
+                reach.add(device.node_name)
+            elif device.all_nodes:
+                return self._everywhere()
+            elif device.node_selector is not None:
+                reach |= self._where(device.node_selector)
+        return reach
+
+    def _everywhere(self) -> set[str]:
+        return set(self.node_names)
+
+    def _where(self, selector: NodeSelector) -> set[str]:
+        found = self._selected.get(selector)
+        if found is None:
+            found = self._selected[selector] = {
+                name
+                for name, record in self.nodes.items()
+                if record.node is not None and selector.matches(name, record.node.labels)
+            }
+        return found
+
+    def _view_node(self, name: str) -> None:
+        record = self.nodes.get(name)
+        if record is None:
+            # Slices may arrive before their node does.
+            record = self.nodes[name] = NodeRecord(name)
+        if record.node is None:
+            record.view = None
+            self.states.move(record)
+            return
+        pools = [self.pools[id] for id in self._pools_at.get(name, ()) if id in self.pools]
+        parts: list[tuple[tuple[bool, str, str], Pool, list[Offer]]] = []
+        for pool in pools:
+            offers = pool.here.get(name, [])
+            if pool.shared:
+                offers = [*offers, *(offer for offer in pool.shared if self._selects(source_of(offer), record))]
+                offers.sort(key=lambda offer: offer.rank)
+            # Pools with any device that has binding conditions come last, as in the in-tree allocator.
+            later = any(offer.device.binding_conditions for offer in offers)
+            parts.append(((later, pool.id.driver, pool.id.pool), pool, offers))
+        parts.sort(key=lambda part: part[0])
+        record.offers = []
+        sections: list[Section] = []
+        for _, pool, offers in parts:
+            start = len(record.offers)
+            record.offers += offers
+            local = all(offer.home is not None for offer in offers)
+            sections.append(Section(pool, start, len(record.offers), local))
+        record.sections = tuple(sections)
+        record.used, record.shares = 0, {}
+        for position, offer in enumerate(record.offers):
+            if offer.kind is None:
+                offer.kind = self.kinds.of(
+                    offer.id.driver, offer.device, offer.taints, bool(offer.slice.skip_node_operations)
+                )
+            if offer.home is not None:
+                offer.position = position
+                self._mark(record, offer)
+        record.view = self.states.view(record, self._linked)
+        self.states.move(record)
+
+    def _retaint(self, selections: Iterable[Selection]) -> None:
+        self.refresh()
+        for driver, pool_name, device in selections:
+            self.version += 1
+            for pool in self._selected_pools(driver, pool_name):
+                for offer in pool.content.offers:
+                    if device is None or offer.id.device == device:
+                        offer.taints = offer.device.taints + self._rules.taints(offer.id)
+                        offer.kind = None
+                self._stale_nodes |= pool.reach
+
+    def _selected_pools(self, driver: str | None, pool: str | None) -> list[Pool]:
+        if driver is not None and pool is not None:
+            found = self.pools.get(PoolId(driver, pool))
+            return [] if found is None else [found]
+        return [
+            item for id, item in self.pools.items() if driver in (None, id.driver) and pool in (None, id.pool)
+        ]
+
+    def _occupied(self, uses: Iterable[Use]) -> None:
+        """The occupancy of these devices changed."""
+        self.version += 1
+        moved: list[NodeRecord] = []
+        for use in uses:
+            offer = self._offers.get(use.device)
+            if offer is None:
+                continue
+            if offer.home is None:
+                offer.pool.usage_version += 1
+                self.states.note(offer.pool)
+                continue
+            record = self.nodes.get(offer.home)
+            if record is None or record.view is None or offer.position < 0:
+                continue
+            self._mark(record, offer)
+            if record not in moved:
+                moved.append(record)
+        for record in moved:
+            self.states.move(record)
+
+    def _mark(self, record: NodeRecord, offer: Offer) -> None:
+        """Bring a node's own record of a device up to date."""
+        occupancy = self.usage.by_device.get(offer.id)
+        bit = 1 << offer.position
+        if occupancy is None:
+            record.used &= ~bit
+            record.shares.pop(offer.position, None)
+            return
+        if occupancy.whole or not offer.device.allow_multiple:
+            record.used |= bit
+        else:
+            record.used &= ~bit
+        key = occupancy.key
+        if key is None:
+            record.shares.pop(offer.position, None)
+        else:
+            record.shares[offer.position] = key

@@ -1,0 +1,157 @@
+"""Kinds: devices that no selector seen so far can tell apart, whatever they are called.
+
+A device's name, UUID or PCI address differs on every node; as long as no expression reads it, it makes no difference to an allocation.
+A kind therefore holds a device without its name and only with the attributes that somebody reads (the *projection*), so that equal
+nodes of a large cluster are found to be equal. Attributes read by constraints alone are not part of a kind: there, only equality
+within a node matters (see `views`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dra_operator.api.slices import AttributeValue, Device
+from dra_operator.api.semver import Semver
+from dra_operator.api.taints import BLOCKING_EFFECTS, Taint
+
+#: An attribute by domain and name; the domain of an unqualified name is the driver.
+Attribute = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """`device` is the first device seen of this kind: read from it only what the projection covers."""
+
+    seq: int
+    driver: str
+    device: Device
+    taints: tuple[Taint, ...]
+    skips_node: bool
+    sizes: tuple[tuple[str, int], ...]
+
+
+class Kinds:
+    """Interns kinds under a projection that only ever grows."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._read: set[Attribute] = set()
+        self._read_all = False
+        self._raw_names: dict[str, tuple[str, ...]] = {}
+        self._count = 0
+
+    @property
+    def read(self) -> frozenset[Attribute] | None:
+        """The projection; None when every attribute is read."""
+        return None if self._read_all else frozenset(self._read)
+
+    def require(self, attributes: Iterable[Attribute] | None) -> bool:
+        """Widen the projection (None: to everything). True if kinds interned before may now be too coarse."""
+        if self._read_all:
+            return False
+        if attributes is None:
+            self._read_all = True
+        else:
+            missing = set(attributes) - self._read
+            if not missing:
+                return False
+            self._read |= missing
+        self._raw_names.clear()
+        self._kinds.clear()
+        return True
+
+    def of(self, driver: str, device: Device, taints: tuple[Taint, ...], skips_node: bool) -> Kind:
+        """The kind of a device with these taints (its own and those of rules)."""
+        blocking = tuple(taint for taint in taints if taint.effect in BLOCKING_EFFECTS) if taints else ()
+        sizes = tuple(sorted((name, amount.nano) for name, amount in device.capacity.items()))
+        key = (
+            driver,
+            tuple(self._projected(driver, device)),
+            sizes,
+            tuple(str(device.capacity[name]) for name, _ in sizes),
+            _policies(device),
+            _consumption(device),
+            blocking,
+            device.allow_multiple,
+            bool(device.binding_conditions),
+            skips_node,
+        )
+        kind = self._kinds.get(key)
+        if kind is None:
+            self._count += 1
+            kind = self._kinds[key] = Kind(self._count, driver, device, blocking, skips_node, sizes)
+        return kind
+
+    def _projected(self, driver: str, device: Device) -> Iterator[object]:
+        attributes = device.attributes
+        if not attributes:
+            return
+        if self._read_all:
+            for name in sorted(attributes):
+                yield name
+                yield typed(attributes[name])
+            return
+        for name in self._raw(driver):
+            if name in attributes:
+                yield name
+                yield typed(attributes[name])
+
+    def _raw(self, driver: str) -> tuple[str, ...]:
+        """The names under which this driver's devices may publish what is read."""
+        names = self._raw_names.get(driver)
+        if names is None:
+            found = {f"{domain}/{name}" for domain, name in self._read}
+            found |= {name for domain, name in self._read if domain == driver}
+            names = self._raw_names[driver] = tuple(sorted(found))
+        return names
+
+
+def typed(value: AttributeValue) -> object:
+    """A hashable stand-in for an attribute value that keeps types apart: 1, true, "1" and 1.0.0 all differ, as do 1.0.0+a and 1.0.0+b."""
+    if value.__class__ is str or value.__class__ is int:
+        return value
+    if value.__class__ is bool:
+        return ("bool", value)
+    if value.__class__ is Semver:
+        return ("version", str(value))
+    if isinstance(value, tuple):
+        return ("list", *map(typed, value))
+    return ("unknown",)
+
+
+def _policies(device: Device) -> tuple[object, ...]:
+    if not device.policies:
+        return ()
+    return tuple(
+        (
+            name,
+            str(policy.default),
+            None if policy.valid_values is None else tuple(map(str, policy.valid_values)),
+            str(policy.minimum),
+            str(policy.maximum),
+            str(policy.step),
+        )
+        for name, policy in sorted(device.policies.items())
+    )
+
+
+def _consumption(device: Device) -> tuple[object, ...]:
+    return tuple(
+        (
+            item.counter_set,
+            tuple((name, amount.nano) for name, amount in sorted(item.counters.items())),
+            item.compatibility_groups,
+        )
+        for item in device.consumes
+    )
+
+
+def attribute_of(device: Device, driver: str, name: str) -> AttributeValue:
+    """The value of a fully qualified attribute, or None: by its full name, else by its bare name where the domain is the driver."""
+    value = device.attributes.get(name)
+    if value is None:
+        domain, slash, bare = name.partition("/")
+        if slash and domain == driver:
+            value = device.attributes.get(bare)
+    return value

@@ -26,7 +26,7 @@ class Metrics:
             return Histogram(f"dra_operator_{name}", text, labels, buckets=buckets, registry=registry)
 
         self.decisions = counter("decisions", "Decisions of the engine.", "kind", "action")
-        self.outcomes = counter("outcomes", "What became of them; 0: no answer or not sent.", "kind", "status", "reason")
+        self.outcomes = counter("outcomes", "What became of them; 0: no answer.", "kind", "status", "reason")
         self.claims = gauge("claims", "Claims by the phase of their report.", "phase")
         self.allocation_seconds = histogram(
             "allocation_seconds", "From a claim's creation to its allocation by us.", WAITS
@@ -37,7 +37,7 @@ class Metrics:
         self.waiting_writes = gauge("waiting_writes", "Writes decided and not sent yet.", "lane")
         self.writes_in_flight = gauge("writes_in_flight", "Writes sent and not answered yet.")
         self.api_requests = counter("api_requests", "API requests; code 0: no answer.", "verb", "resource", "code")
-        self.api_seconds = histogram("api_request_seconds", "Seconds of API requests, no watches.", FAST, "verb", "resource")
+        self.api_seconds = histogram("api_request_seconds", "Seconds, no watches.", FAST, "verb", "resource")
         self.watch_restarts = counter("watch_restarts", "Interruptions of watches.", "kind", "reason")
         self.leader = gauge("leader", "1 while this replica holds the Lease.")
         self.leadership_changes = counter("leadership_changes", "Times this replica won or lost the Lease.", "change")

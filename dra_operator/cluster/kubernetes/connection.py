@@ -80,7 +80,7 @@ class Connection:
 
 
 async def load(kubeconfig: str | None = None, context: str | None = None, *, token_refresh: float = 60.0) -> Connection:
-    """The connection that `kubeconfig` describes; without one `KUBECONFIG`, the service account or `~/.kube/config` does.
+    """The connection `kubeconfig` describes, else that of `KUBECONFIG`, the service account, or `~/.kube/config`.
 
     Raises NoConnection.
     """

@@ -18,7 +18,7 @@ class ListFailed(Exception):
     """The server refused a list. `response` holds its answer."""
 
     def __init__(self, resource: Resource, response: Response) -> None:
-        super().__init__(f"listing {resource.plural} ({resource.api_version}): HTTP {response.status}: {response.message}")
+        super().__init__(f"listing {resource.kind}s of {resource.api_version}: {response.status} {response.message}")
         self.response = response
 
 

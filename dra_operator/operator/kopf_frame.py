@@ -1,0 +1,146 @@
+"""Kopf: the frame that watches claims, templates, classes and our own kinds, and hands their events to the feeds.
+
+Only silent `on.event` handlers. Create, update, timer and daemon handlers would write annotations or finalizers to the
+objects, built-in ones included, and `@kopf.index` costs quadratic start-up.
+
+Kopf is supervised and started again inside the process. HTTP 410, an error inside a watch or a 401 end a Kopf operator;
+ending the process for that would lose the Lease, the caches of all other kinds, and, when the API server restarts a few
+times, minutes to the back-off of the Deployment's pods. Nothing is lost by the restart: Kopf lists again, and an own
+audit list finds what was deleted meanwhile. `kopf.operator()` cancels every task of the event loop that began after
+it, ours too; so its root tasks are spawned and ended one by one here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import structlog
+
+from dra_operator.cluster.kubernetes.connection import Connection
+from dra_operator.cluster.rest import Resource
+from dra_operator.operator.metrics import Metrics
+from dra_operator.operator.settings import Settings
+from dra_operator.operator.watches import Watches
+
+log = structlog.get_logger(__name__)
+
+#: Seconds a Kopf has to have run for its end to count as the first in a row.
+CALM = 60.0
+
+
+class KopfFrame:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        watches: Watches,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        take_signals: Callable[[], None],
+    ) -> None:
+        """`take_signals` installs our own signal handlers again: Kopf puts its own in their place when it starts."""
+        self._connection = connection
+        self._watches = watches
+        self._settings = settings
+        self._metrics = metrics
+        self._take_signals = take_signals
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = self._settings.kopf.restart_pause
+        while True:
+            began = loop.time()
+            error = await self._once()
+            if loop.time() - began > CALM:
+                pause = self._settings.kopf.restart_pause
+            self._metrics.kopf_restarts.inc()
+            self._watches.kopf_interrupted()
+            log.warning("kopf ended and is started again", reason=repr(error), retry_in=pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, self._settings.kopf.longest_restart_pause)
+
+    async def _once(self) -> BaseException | None:
+        """One life of Kopf. What ended it."""
+        tasks = await kopf.spawn_tasks(
+            registry=self.registry(), settings=kopf_settings(self._settings), clusterwide=True, standalone=True
+        )
+        self._take_signals()
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            errors = (task.exception() for task in done if not task.cancelled())
+            return next((error for error in errors if error is not None), None)
+        finally:
+            for task in tasks:
+                task.cancel()
+            # Kopf's own order of stopping runs inside these tasks: watchers end their workers, the session closes.
+            await asyncio.wait(tasks, timeout=10)
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # taken note of, or the event loop complains
+
+    def registry(self) -> kopf.OperatorRegistry:
+        """Our handlers. A registry of our own: Kopf's default one is shared by all of a process."""
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.startup(registry=registry)
+        async def started(**_: Any) -> None:
+            log.info("kopf watches", kinds=[resource.kind for resource in self._watches.kopf_kinds])
+
+        @kopf.on.cleanup(registry=registry)
+        async def ended(**_: Any) -> None:
+            log.debug("kopf cleaned up")
+
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.ConnectionInfo:
+            return await credentials(self._connection)
+
+        for resource in self._watches.kopf_kinds:
+            kopf.on.event(
+                resource.group, resource.version, resource.plural, id=resource.plural, registry=registry
+            )(self._handler(resource))
+        return registry
+
+    def _handler(self, resource: Resource) -> Any:
+        async def seen(event: Any, **_: Any) -> None:
+            self._watches.kopf_event(resource, event["type"], event["object"])
+
+        return seen
+
+
+async def credentials(connection: Connection) -> kopf.ConnectionInfo:
+    """The same identity as that of our own client. Kopf asks again after a 401."""
+    authorization = await connection.authorization(renew=True)
+    scheme, _, token = (authorization or "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=connection.server,
+        ca_path=connection.ca_path,
+        insecure=not connection.verify,
+        certificate_path=connection.certificate_path,
+        private_key_path=connection.key_path,
+        scheme=scheme or None,
+        token=token or None,
+        proxy_url=connection.proxy,
+    )
+
+
+def kopf_settings(settings: Settings) -> kopf.OperatorSettings:
+    """Kopf writes nothing, watches only what is there at its start, and never kills the process."""
+    tuned = kopf.OperatorSettings()
+    tuned.posting.enabled = False
+    tuned.peering.standalone = True
+    # Watching CRDs would take one more right; a new kind of ours comes with a new version of this program.
+    tuned.scanning.disabled = True
+    # Kopf would send us SIGKILL ten minutes after its own end, which for us is a restart.
+    tuned.process.ultimate_exiting_timeout = None
+    tuned.watching.chunk_size = settings.watch.page
+    tuned.watching.inactivity_timeout = settings.kopf.inactivity
+    tuned.watching.connect_timeout = settings.client.connect_timeout
+    tuned.queueing.idle_timeout = settings.kopf.worker_idle
+    tuned.networking.request_timeout = settings.watch.list_timeout
+    tuned.networking.connect_timeout = settings.client.connect_timeout
+    return tuned

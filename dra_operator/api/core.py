@@ -69,6 +69,7 @@ class Pod:
     generated_claims: Mapping[str, str | None]
     extended_resource_claim: str | None
     unschedulable: str | None
+    nominated_node: str | None
     started: float | None
 
     @classmethod
@@ -94,7 +95,9 @@ class Pod:
             gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
             claims=each("spec.resourceClaims", spec.get("resourceClaims"), _pod_claim),
             node_selector=spec.get("nodeSelector") or {},
-            node_affinity=None if affinity is None else inside("spec.affinity.nodeAffinity", affinity, NodeSelector.from_dict),
+            node_affinity=None
+            if affinity is None
+            else inside("spec.affinity.nodeAffinity", affinity, NodeSelector.from_dict),
             tolerations=each("spec.tolerations", spec.get("tolerations"), Toleration.from_dict),
             requests=inside("spec", spec, pod_requests),
             host_ports=_host_ports(spec),
@@ -106,6 +109,7 @@ class Pod:
             },
             extended_resource_claim=(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"),
             unschedulable=_unschedulable(status),
+            nominated_node=status.get("nominatedNodeName") or None,
             started=parse_time(status.get("startTime")),
         )
 
@@ -116,6 +120,16 @@ class Pod:
     @property
     def terminal(self) -> bool:
         return self.phase in TERMINAL_PHASES
+
+    @property
+    def pinned_to(self) -> str | None:
+        """The one node that every term of the required affinity names, or None."""
+        if self.node_affinity is None or not self.node_affinity.terms:
+            return None
+        names = {field.values for term in self.node_affinity.terms for field in term.fields if field.operator == "In"}
+        everywhere = all(term.fields for term in self.node_affinity.terms)
+        found = next(iter(names)) if len(names) == 1 and everywhere else ()
+        return found[0] if len(found) == 1 else None
 
     def fits_affinity(self, node: Node) -> bool:
         """nodeSelector and required node affinity."""
@@ -162,7 +176,9 @@ def pod_requests(spec: dict[str, Any]) -> Resources:
             _add(sidecars, amounts)
             _raise(peak, sidecars)
         else:
-            _raise(peak, {name: amounts.get(name, 0) + sidecars.get(name, 0) for name in amounts.keys() | sidecars.keys()})
+            _raise(
+                peak, {name: amounts.get(name, 0) + sidecars.get(name, 0) for name in amounts.keys() | sidecars.keys()}
+            )
     _add(total, sidecars)
     _raise(total, peak)
     total.update(_requests(spec))
@@ -277,5 +293,3 @@ def pin_terms(affinity: NodeSelector | None, node: str) -> list[dict[str, Any]]:
         {**term, "matchFields": [*(term.get("matchFields") or ()), here]}
         for term in affinity.source["nodeSelectorTerms"]
     ]
-
-

@@ -1,0 +1,291 @@
+"""Taking in what the watches deliver: parse, store, keep inventory and node ledger in step, note what became worth another look.
+
+Every object is read by itself: one that cannot be read is reported (an Event on it) and forgotten, the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dra_operator.api.claims import DeviceClass
+from dra_operator.api.core import Namespace, Node, Pod, PriorityClass
+from dra_operator.api.errors import InvalidObject
+from dra_operator.api.meta import Key
+from dra_operator.api.policy import AllocationPolicy
+from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
+from dra_operator.engine.classreports import ClassReporter
+from dra_operator.engine.membership import is_ours
+from dra_operator.engine.reporting import Reporter
+from dra_operator.engine.state import Lost, State, reference
+from dra_operator.engine.view import SeenClaim
+from dra_operator.engine.writes import Stage
+from dra_operator.queue.policies import inactive_fields
+
+Raw = dict[str, Any]
+
+
+class Intake:
+    """One method a kind to apply, one to remove."""
+
+    def __init__(self, state: State, reporter: Reporter, class_reporter: ClassReporter) -> None:
+        self._state, self._reporter, self._class_reporter = state, reporter, class_reporter
+        self._apply: Mapping[str, Callable[[Raw], None]] = {
+            "ResourceClaim": self._apply_claim,
+            "Pod": self._apply_pod,
+            "Node": self._apply_node,
+            "ResourceSlice": self._apply_slice,
+            "DeviceClass": self._apply_class,
+            "DeviceTaintRule": self._apply_rule,
+            "Namespace": self._apply_namespace,
+            "PriorityClass": self._apply_priority_class,
+            "AllocationPolicy": self._apply_policy,
+            "ClaimReport": reporter.apply_report,
+            "DeviceClassReport": class_reporter.apply_report,
+        }
+        self._remove: Mapping[str, Callable[[Key], None]] = {
+            "ResourceClaim": self._remove_claim,
+            "Pod": self._remove_pod,
+            "Node": self._remove_node,
+            "ResourceSlice": self._remove_slice,
+            "DeviceClass": self._remove_class,
+            "DeviceTaintRule": self._remove_rule,
+            "Namespace": self._remove_namespace,
+            "PriorityClass": self._remove_priority_class,
+            "AllocationPolicy": self._remove_policy,
+            "ClaimReport": reporter.remove_report,
+            "DeviceClassReport": class_reporter.remove_report,
+        }
+        self._known: dict[str, set[Key]] = {}
+
+    def observe(self, kind: str, type: str, raw: Raw) -> None:
+        """One watch event. Never raises: an object that cannot be read is reported and dropped."""
+        metadata = raw.get("metadata") or {}
+        key = Key(metadata.get("namespace") or "", metadata.get("name") or "")
+        if type == "DELETED":
+            self.remove(kind, key)
+            return
+        self._known.setdefault(kind, set()).add(key)
+        apply = self._apply.get(kind)
+        if apply is None:
+            return
+        try:
+            apply(raw)
+        except InvalidObject as invalid:
+            self._unreadable(kind, key, raw, str(invalid))
+        else:
+            self._state.unreadable.pop((kind, key), None)
+
+    def remove(self, kind: str, key: Key) -> None:
+        self._known.get(kind, set()).discard(key)
+        self._state.unreadable.pop((kind, key), None)
+        remove = self._remove.get(kind)
+        if remove is not None:
+            remove(key)
+
+    def replaced(self, kind: str, keys: set[Key]) -> None:
+        """After a re-list: whatever is not in it is gone."""
+        for key in sorted(self._known.get(kind, set()) - keys):
+            self.remove(kind, key)
+
+    def _unreadable(self, kind: str, key: Key, raw: Raw, message: str) -> None:
+        remove = self._remove.get(kind)
+        if remove is not None:
+            remove(key)
+        if self._state.unreadable.get((kind, key)) == message:
+            return
+        self._state.unreadable[kind, key] = message
+        uid = (raw.get("metadata") or {}).get("uid") or ""
+        subject = reference(kind, raw.get("apiVersion") or "v1", key, uid)
+        self._state.event(subject, "Warning", "Unreadable", "Read", f"ignored: {message}")
+
+    # -- claims
+
+    def _apply_claim(self, raw: Raw) -> None:
+        state = self._state
+        metadata = raw.get("metadata") or {}
+        before = state.view.claims.get(Key(metadata.get("namespace") or "", metadata.get("name") or ""))
+        seen = state.view.apply_claim(raw)
+        if seen is None:
+            return
+        if before is not None and before.uid != seen.uid:
+            self._forget(before)
+            before = None
+        ended = state.writes.seen(seen.uid, seen.version)
+        assumed = ended is not None and ended.allocation is not None
+        used_before = (before is not None and before.allocated) or assumed
+        if before is not None and before.allocated and not seen.allocated and not (ended and ended.stage is Stage.SENT):
+            self._cleared(before, seen)
+        state.settle_usage(seen)
+        if used_before and not seen.allocated:
+            state.freed()
+        state.dirty_claims[seen.key] = None
+        state.stale_reports[seen.key] = None
+        state.touch(state.view.pods_of_claim(seen.key))
+
+    def _cleared(self, before: SeenClaim, seen: SeenClaim) -> None:
+        """Remember whose placement it was that is gone: kube-scheduler clears what it cannot bind (reference §0.13)."""
+        allocation = before.claim.allocation
+        node = None if allocation is None else self._state.only_node(allocation)
+        for consumer in before.claim.reserved_for:
+            pod = self._state.view.pod_by_uid(consumer.uid)
+            if pod is None or node is None or pod.node_name or pod.terminal or pod.meta.deleted is not None:
+                continue
+            if is_ours(pod) and not pod.gates and seen.managed:
+                self._state.lost.append(Lost(pod, seen.key, node))
+
+    def _remove_claim(self, key: Key) -> None:
+        seen = self._state.view.remove_claim(key)
+        if seen is not None:
+            self._forget(seen)
+            self._state.touch(self._state.view.pods_of_claim(key))
+
+    def _forget(self, seen: SeenClaim) -> None:
+        write = self._state.writes.gone(seen.uid)
+        used = seen.allocated or (write is not None and write.allocation is not None)
+        self._state.inventory.release(seen.uid)
+        if used:
+            self._state.freed()
+        self._state.dirty_claims[seen.key] = None
+        self._reporter.claim_gone(seen)
+
+    # -- pods and nodes
+
+    def _apply_pod(self, raw: Raw) -> None:
+        state = self._state
+        pod = Pod.from_dict(raw)
+        old = state.view.apply_pod(pod)
+        if old is not None and old.meta.uid != pod.meta.uid:
+            self._pod_gone(old)
+        if pod.terminal:
+            if state.ledger.vacate(pod.meta.uid):
+                state.freed()
+            state.writes.gone(pod.meta.uid)
+        elif pod.node_name is not None:
+            state.ledger.occupy(pod, pod.node_name)
+        self._touch_around(pod)
+        if old is not None:
+            self._touch_around(old)
+
+    def _remove_pod(self, key: Key) -> None:
+        old = self._state.view.remove_pod(key)
+        if old is not None:
+            self._pod_gone(old)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        if self._state.ledger.vacate(pod.meta.uid):
+            self._state.freed()
+        self._state.writes.gone(pod.meta.uid)
+        self._touch_around(pod)
+
+    def _touch_around(self, pod: Pod) -> None:
+        """The pod, its claims, and the pods that share them."""
+        state = self._state
+        state.dirty_pods[pod.key] = None
+        for key in state.view.claim_keys(pod):
+            state.dirty_claims[key] = None
+            state.stale_reports[key] = None
+
+    def _apply_node(self, raw: Raw) -> None:
+        node = Node.from_dict(raw)
+        if self._state.ledger.apply_node(node):
+            self._state.inventory.apply_node(node)
+            self._state.relaid()
+
+    def _remove_node(self, key: Key) -> None:
+        self._state.ledger.remove_node(key.name)
+        self._state.inventory.remove_node(key.name)
+        self._state.relaid()
+
+    # -- what devices there are
+
+    def _apply_slice(self, raw: Raw) -> None:
+        slice = ResourceSlice.from_dict(raw)
+        self._users_stale(slice.name)
+        self._state.inventory.apply_slice(slice)
+        self._users_stale(slice.name)
+        self._state.relaid()
+
+    def _remove_slice(self, key: Key) -> None:
+        self._users_stale(key.name)
+        self._state.inventory.remove_slice(key.name)
+        self._state.relaid()
+
+    def _users_stale(self, slice_name: str) -> None:
+        """Claims that use devices of the slice may be Lost now, or found again."""
+        for device in self._state.inventory.devices_of(slice_name):
+            for uid in self._state.inventory.users(device):
+                seen = self._state.view.claim_by_uid(uid)
+                if seen is not None:
+                    self._state.stale_reports[seen.key] = None
+
+    def _apply_rule(self, raw: Raw) -> None:
+        self._state.inventory.apply_taint_rule(DeviceTaintRule.from_dict(raw))
+        self._state.relaid()
+
+    def _remove_rule(self, key: Key) -> None:
+        self._state.inventory.remove_taint_rule(key.name)
+        self._state.relaid()
+
+    def _apply_class(self, raw: Raw) -> None:
+        device_class = DeviceClass.from_dict(raw)
+        self._state.inventory.apply_class(device_class)
+        if device_class.extended_resource_name:
+            self._state.served_resources[device_class.name] = device_class.extended_resource_name
+        else:
+            self._state.served_resources.pop(device_class.name, None)
+        self._state.relaid()
+        self._class_reporter.apply_class(device_class)
+
+    def _remove_class(self, key: Key) -> None:
+        self._state.inventory.remove_class(key.name)
+        self._state.served_resources.pop(key.name, None)
+        self._state.relaid()
+        self._class_reporter.remove_class(key.name)
+
+    # -- what rules there are
+
+    def _apply_namespace(self, raw: Raw) -> None:
+        namespace = Namespace.from_dict(raw)
+        old = self._state.view.namespaces.get(namespace.meta.name)
+        self._state.view.namespaces[namespace.meta.name] = namespace
+        if old is None or old.meta.labels != namespace.meta.labels:
+            self._state.relaid()
+
+    def _remove_namespace(self, key: Key) -> None:
+        self._state.view.namespaces.pop(key.name, None)
+
+    def _remove_priority_class(self, key: Key) -> None:
+        self._state.view.priority_classes.pop(key.name, None)
+
+    def _apply_priority_class(self, raw: Raw) -> None:
+        found = PriorityClass.from_dict(raw)
+        self._state.view.priority_classes[found.meta.name] = found
+
+    def _apply_policy(self, raw: Raw) -> None:
+        policy = AllocationPolicy.from_dict(raw)
+        if not self._state.policies.apply(policy):
+            return
+        self._policies_changed()
+        inactive = inactive_fields(policy)
+        if inactive:
+            self._state.event(
+                reference("AllocationPolicy", "dra-operator.dev/v1alpha1", policy.meta.key, policy.meta.uid),
+                "Warning",
+                "InactiveFields",
+                "Read",
+                f"accepted but without effect in this version: {', '.join(inactive)}",
+            )
+
+    def _remove_policy(self, key: Key) -> None:
+        if self._state.policies.remove(key.name):
+            self._policies_changed()
+
+    def _policies_changed(self) -> None:
+        state = self._state
+        state.relaid()
+        for key, seen in state.view.claims.items():
+            if seen.managed and not seen.allocated:
+                state.dirty_claims[key] = None
+                state.stale_reports[key] = None
+                state.touch(state.view.pods_of_claim(key))

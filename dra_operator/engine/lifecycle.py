@@ -1,0 +1,253 @@
+"""From what was seen to units: which wait for devices, which are placed and lose their gate, which are stuck and are moved."""
+
+from __future__ import annotations
+
+from dra_operator.api.claims import Allocation
+from dra_operator.api.core import Pod
+from dra_operator.api.meta import Key, format_time, parse_time
+from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.decisions import Decision, EvictPod
+from dra_operator.engine.membership import Membership, Standing, is_bare, membership, owner_key
+from dra_operator.engine.names import GATE, UNGATED_AT
+from dra_operator.engine.placing import Placed, Placer
+from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
+from dra_operator.engine.state import State, pod_reference
+from dra_operator.engine.view import SeenClaim
+from dra_operator.engine.writing import deallocate
+from dra_operator.queue.nodefit import describe_misfits
+from dra_operator.queue.units import Unit, UnitKey
+
+
+class Lifecycle:
+    """Looks at every pod and claim that changed, once a pass."""
+
+    def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
+        self._state, self._placer, self._alarms = state, placer, alarms
+
+    def take_in(self, now: float) -> list[Decision]:
+        """Bring the units up to date; returns what placed and stuck pods need done."""
+        self._ring(now)
+        self._note_lost(now)
+        decisions: list[Decision] = []
+        claims, self._state.dirty_claims = self._state.dirty_claims, {}
+        for key in claims:
+            self._look_at_claim(key, now)
+        pods, self._state.dirty_pods = self._state.dirty_pods, {}
+        for key in pods:
+            pod = self._state.view.pods.get(key)
+            if pod is None:
+                self._state.units.pop(UnitKey("pod", key), None)
+            else:
+                decisions += self._look_at_pod(pod, now)
+        return decisions
+
+    def _ring(self, now: float) -> None:
+        for kind, key in self._alarms.due(now):
+            (self._state.dirty_pods if kind == "pod" else self._state.dirty_claims)[key] = None
+
+    def _note_lost(self, now: float) -> None:
+        """kube-scheduler cleared a placement of ours: avoid the node for a while, and say so."""
+        lost, self._state.lost = self._state.lost, []
+        for entry in lost:
+            why = "kube-scheduler could not bind the pod there"
+            if entry.pod.unschedulable:
+                why += f": {entry.pod.unschedulable:.200}"
+            avoided = self._state.avoided.add(owner_key(entry.pod), entry.node, why, now)
+            self._alarms.set(avoided.until, "pod", entry.pod.key)
+            self._state.dirty_pods[entry.pod.key] = None
+            self._state.stale_reports[entry.claim] = None
+            self._state.event(
+                pod_reference(entry.pod),
+                "Warning",
+                "PlacementRejected",
+                "Allocate",
+                f"{why}; node {entry.node} is avoided until {format_time(avoided.until)}",
+            )
+
+    # -- bare claims
+
+    def _look_at_claim(self, key: Key, now: float) -> None:
+        state = self._state
+        seen = state.view.claims.get(key)
+        if seen is None:
+            state.units.pop(UnitKey("claim", key), None)
+            return
+        unit_key = UnitKey("claim", key)
+        if seen.allocated or not is_bare(seen, state.view):
+            state.units.pop(unit_key, None)
+            return
+        created = seen.claim.meta.created or now
+        if created + state.settings.bare_claim_age > now:
+            self._alarms.set(created + state.settings.bare_claim_age, "claim", key)
+            return
+        unit = state.units.get(unit_key)
+        if unit is None or unit.uid != seen.uid:
+            unit = state.units[unit_key] = Unit(unit_key, seen.uid, (key,), created)
+        self._wait(unit, priority_of_claim(seen, state), now)
+
+    def _wait(self, unit: Unit, priority: int, now: float) -> None:
+        """The unit needs devices: into the queue."""
+        unit.priority = priority
+        unit.tried = -1
+        if unit.waiting_since is None:
+            unit.waiting_since = now
+        for key in unit.claims:
+            self._state.stale_reports[key] = None
+
+    # -- pods
+
+    def _look_at_pod(self, pod: Pod, now: float) -> list[Decision]:
+        state = self._state
+        found = membership(pod, state.view)
+        if GATE not in pod.gates and state.writes.get(pod.meta.uid) is not None and pod.node_name is None:
+            self._end_ungating(pod)
+        match found.standing:
+            case Standing.PLACE:
+                return self._advance(pod, found, now)
+            case Standing.LEAVE:
+                state.units.pop(UnitKey("pod", pod.key), None)
+                return self._leave(pod, now)
+            case _:
+                if found.standing is not Standing.INCOMPLETE or state.ledger.place_of(pod.meta.uid) is None:
+                    state.units.pop(UnitKey("pod", pod.key), None)
+                if found.standing in (Standing.BOUND, Standing.GONE):
+                    state.writes.gone(pod.meta.uid)
+                return []
+
+    def _end_ungating(self, pod: Pod) -> None:
+        write = self._state.writes.get(pod.meta.uid)
+        if write is not None and not isinstance(write.decision, EvictPod):
+            self._state.writes.gone(pod.meta.uid)
+
+    def _leave(self, pod: Pod, now: float) -> list[Decision]:
+        """Nothing in it is ours to allocate: kube-scheduler takes it from here."""
+        if GATE not in pod.gates or self._state.writes.get(pod.meta.uid) is not None:
+            return []
+        if pod.scheduling_group is not None:
+            self._state.event(
+                pod_reference(pod),
+                "Normal",
+                "LeftToScheduler",
+                "Ungate",
+                f"pods of scheduling groups ({pod.scheduling_group}) and their claims are left to kube-scheduler",
+            )
+        return [ungate(self._state, pod, None, None, now)]
+
+    def _advance(self, pod: Pod, found: Membership, now: float) -> list[Decision]:
+        state = self._state
+        key = UnitKey("pod", pod.key)
+        unit = state.units.get(key)
+        if unit is None or unit.uid != pod.meta.uid:
+            unit = state.units[key] = Unit(key, pod.meta.uid, found.claims, pod.meta.created or now)
+        unit.claims = found.claims
+        for claim in found.claims:
+            state.units.pop(UnitKey("claim", claim), None)
+        seen = [state.view.claims[claim] for claim in found.claims]
+        if any(state.writes.get(claim.uid) is not None for claim in seen):
+            return []
+        if any(claim.managed and not claim.allocated for claim in seen):
+            if GATE in pod.gates and state.ledger.vacate(pod.meta.uid):
+                state.freed()
+            self._wait(unit, priority_of_pod(pod, seen, state), now)
+            return []
+        unit.waiting_since, unit.position, unit.failures = None, None, 0
+        unit.block("", "")
+        return self._bind(unit, pod, seen, now)
+
+    def _bind(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
+        """All that is ours is allocated, and our watch has shown it."""
+        state = self._state
+        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None:
+            return []
+        allocations = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
+        node, misfits = self._placer.nodes_for(pod, allocations, now)
+        if GATE in pod.gates:
+            if node is None:
+                return self._relocate(unit, pod, seen, f"the pod cannot run there: {describe_misfits(misfits)}", now)
+            state.ledger.occupy(pod, node)
+            return [ungate(state, pod, node, self._pin(unit, pod, allocations, node, now), now)]
+        return self._follow_up(unit, pod, seen, node, describe_misfits(misfits), now)
+
+    def _pin(self, unit: Unit, pod: Pod, allocations: list[Allocation], node: str, now: float) -> str | None:
+        """The node to pin to, where the policy lets us and nothing has failed for this controller lately."""
+        _, terms = self._state.terms(unit)
+        local = any(self._state.only_node(allocation) == node for allocation in allocations)
+        return node if local and pins(pod, terms) and not self._state.avoided_nodes(pod, now) else None
+
+    def _follow_up(
+        self, unit: Unit, pod: Pod, seen: list[SeenClaim], node: str | None, misfits: str, now: float
+    ) -> list[Decision]:
+        """The pod has lost its gate and is not bound yet: usually kube-scheduler is about to; else its claims are moved."""
+        state = self._state
+        ungated = parse_time(pod.meta.annotations.get(UNGATED_AT)) or now
+        if node is None:
+            if now < ungated + state.settings.misfit_grace:
+                self._alarms.set(ungated + state.settings.misfit_grace, "pod", pod.key)
+                return []
+            return self._relocate(unit, pod, seen, f"the pod cannot run there any more: {misfits}", now)
+        state.ledger.occupy(pod, node)
+        if pod.unschedulable is None or pod.nominated_node is not None:
+            return []
+        if now < ungated + state.settings.unbound_grace:
+            self._alarms.set(ungated + state.settings.unbound_grace, "pod", pod.key)
+            return []
+        return self._relocate(unit, pod, seen, f"kube-scheduler does not bind it: {pod.unschedulable:.200}", now)
+
+    def _relocate(self, unit: Unit, pod: Pod, seen: list[SeenClaim], why: str, now: float) -> list[Decision]:
+        """Take the pod's devices back so that it can be placed elsewhere; a pinned pod can run nowhere else and is evicted."""
+        state = self._state
+        held = [claim for claim in seen if claim.allocated]
+        fixed = [claim for claim in held if not claim.managed or self._used_by_others(claim, pod)]
+        if fixed:
+            names = ", ".join(str(claim.key) for claim in fixed)
+            self._stuck(
+                unit, pod, f"{why}; claim {names} is in use by another pod or not managed, so it stays where it is"
+            )
+            return []
+        nodes = [name for claim in held if claim.claim.allocation and (name := state.only_node(claim.claim.allocation))]
+        if GATE not in pod.gates:
+            for node in nodes[:1]:
+                avoided = state.avoided.add(owner_key(pod), node, why, now)
+                self._alarms.set(avoided.until, "pod", pod.key)
+                if (
+                    pod.pinned_to == node
+                    and pod.meta.controller is not None
+                    and pod.meta.controller.kind != "DaemonSet"
+                ):
+                    return self._evict_pinned(unit, pod, avoided.written, why, now)
+        elif not any(claim.claim.reserved_for for claim in held):
+            # Bare claims allocated before their pod came: they are moved only to where the pod can run.
+            moving = frozenset(claim.uid for claim in held)
+            if not isinstance(self._placer.place(unit, pod, now, moving=moving), Placed):
+                self._stuck(unit, pod, f"{why}; no other devices would do")
+                return []
+        self._state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", f"its devices are taken back: {why}")
+        return [deallocate(state, claim, unit.key, now) for claim in held]
+
+    def take_back(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
+        """Half of the unit is allocated and the rest does not fit there."""
+        return self._relocate(unit, pod, seen, "the unit's other claims do not fit there", now)
+
+    def _used_by_others(self, claim: SeenClaim, pod: Pod) -> bool:
+        return any(consumer.uid != pod.meta.uid for consumer in claim.claim.reserved_for)
+
+    def _stuck(self, unit: Unit, pod: Pod, message: str) -> None:
+        if unit.block("NodeUnsuitable", message):
+            self._state.event(pod_reference(pod), "Warning", "NodeUnsuitable", "Allocate", message)
+        for key in unit.claims:
+            self._state.stale_reports[key] = None
+
+    def _evict_pinned(self, unit: Unit, pod: Pod, noted: bool, why: str, now: float) -> list[Decision]:
+        """Evict only once a report says which node to avoid: the successor must not be pinned there again."""
+        state = self._state
+        for key in unit.claims:
+            state.stale_reports[key] = None
+        if not noted:
+            unit.block("PinnedPodStuck", why)
+            return []
+        if state.writes.get(pod.meta.uid) is not None:
+            return []
+        decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, f"pinned and not bound: {why}")
+        state.writes.begin(decision, unit.key, version=0, now=now)
+        state.event(pod_reference(pod), "Warning", "PinnedPodStuck", "Evict", f"evicted before it ran: {why}")
+        return [decision]

@@ -1,0 +1,132 @@
+"""Which pods and claims are ours to allocate for, and when (design §1, §3.1.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dra_operator.api.claims import DELETE_PROTECTION, EXTENDED_RESOURCE_CLAIM
+from dra_operator.api.core import Pod
+from dra_operator.api.meta import Key
+from dra_operator.engine.names import DEFAULT_SCHEDULER, GATE, UNGATED_AT, USED_BY
+from dra_operator.engine.view import SeenClaim, View
+
+
+class Standing(Enum):
+    """What a pod is to us."""
+
+    FOREIGN = "never ours: exempt, older than the install, of another scheduler, or taken over by hand"
+    LEAVE = "ours, but not to be placed by us: its gate goes at once"
+    GATED_BY_OTHERS = "another scheduling gate still holds it"
+    INCOMPLETE = "its claims are not all there yet"
+    PLACE = "to be placed, or placed and not bound yet"
+    BOUND = "bound to a node"
+    GONE = "finished or being deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`claims` are the pod's claims in order, complete for LEAVE, PLACE and BOUND. `missing` says what INCOMPLETE waits for."""
+
+    standing: Standing
+    claims: tuple[Key, ...] = ()
+    missing: str = ""
+
+
+def is_ours(pod: Pod) -> bool:
+    """Gated by our policy, or ungated by us. The gate cannot be added later, so this is settled by the pod's first event."""
+    return GATE in pod.gates or UNGATED_AT in pod.meta.annotations
+
+
+def membership(pod: Pod, view: View) -> Membership:
+    """How the pod stands now."""
+    if pod.terminal or pod.meta.deleted is not None:
+        return Membership(Standing.GONE)
+    if pod.node_name is not None:
+        return Membership(Standing.BOUND, tuple(view.claim_keys(pod)))
+    if not is_ours(pod):
+        return Membership(Standing.FOREIGN)
+    if pod.scheduling_group is not None:
+        return Membership(Standing.LEAVE)
+    if any(gate != GATE for gate in pod.gates):
+        return Membership(Standing.GATED_BY_OTHERS)
+    claims: list[Key] = []
+    for state in view.pod_claims(pod):
+        if state.needless:
+            continue
+        if state.key is None:
+            return Membership(Standing.INCOMPLETE, missing=f"claim {state.name!r} has not been generated yet")
+        seen = view.claims.get(state.key)
+        if seen is None:
+            return Membership(Standing.INCOMPLETE, missing=f"ResourceClaim {state.key} does not exist")
+        if seen.claim.meta.deleted is not None:
+            return Membership(Standing.INCOMPLETE, missing=f"ResourceClaim {state.key} is being deleted")
+        owner = seen.claim.meta.controller
+        if owner is not None and owner.kind == "Pod" and owner.uid != pod.meta.uid:
+            return Membership(
+                Standing.INCOMPLETE, missing=f"ResourceClaim {state.key} belongs to another pod ({owner.name})"
+            )
+        if state.key not in claims:
+            claims.append(state.key)
+    if not any(view.claims[key].managed for key in claims):
+        return Membership(Standing.LEAVE, tuple(claims))
+    return Membership(Standing.PLACE, tuple(claims))
+
+
+def is_bare(seen: SeenClaim, view: View) -> bool:
+    """A managed claim that no pod has used yet and none refers to.
+
+    kube-controller-manager strips the finalizer of a claim it frees; `used-by` is set by whoever restores it.
+    """
+    meta = seen.claim.meta
+    return (
+        seen.managed
+        and meta.deleted is None
+        and DELETE_PROTECTION in meta.finalizers
+        and USED_BY not in meta.annotations
+        and EXTENDED_RESOURCE_CLAIM not in meta.annotations
+        and not any(owner.kind in ("Pod", "PodGroup") for owner in meta.owners)
+        and not any(not pod.terminal and pod.meta.deleted is None for pod in view.pods_of_claim(seen.key))
+    )
+
+
+def is_stray(seen: SeenClaim, view: View) -> str | None:
+    """Why a managed, unallocated claim is not ours after all and loses the label; None if it stays.
+
+    Claims of pods that are kube-scheduler's would otherwise never be allocated: the guard keeps kube-scheduler away from them.
+    """
+    meta = seen.claim.meta
+    if not seen.managed or seen.allocated or meta.deleted is not None:
+        return None
+    for owner in meta.owners:
+        if owner.kind == "PodGroup":
+            return f"it belongs to PodGroup {owner.name}, whose claims kube-scheduler allocates"
+        if owner.kind == "Pod":
+            pod = view.pod_by_uid(owner.uid)
+            if pod is not None and pod.meta.deleted is None and not is_ours(pod):
+                return _why_foreign(pod)
+            if pod is not None and pod.scheduling_group is not None:
+                return f"pod {pod.key} is scheduled as part of group {pod.scheduling_group}"
+            return None
+    users = [pod for pod in view.pods_of_claim(seen.key) if not pod.terminal and pod.meta.deleted is None]
+    if users and not any(is_ours(pod) for pod in users):
+        return _why_foreign(users[0])
+    return None
+
+
+def _why_foreign(pod: Pod) -> str:
+    if pod.scheduler_name != DEFAULT_SCHEDULER:
+        return f"pod {pod.key} is scheduled by {pod.scheduler_name}"
+    if pod.node_name is not None:
+        return f"pod {pod.key} was created with or bound to node {pod.node_name} without the operator"
+    return f"pod {pod.key} is kube-scheduler's: it was created without the operator's scheduling gate"
+
+
+def owner_key(pod: Pod) -> str:
+    """Under which name avoided nodes are kept: the controller's, so that they outlive the pod; a StatefulSet's per pod."""
+    controller = pod.meta.controller
+    if controller is None:
+        return f"Pod/{pod.meta.uid}"
+    if controller.kind == "StatefulSet":
+        return f"StatefulSet/{controller.uid}/{pod.meta.name}"
+    return f"{controller.kind}/{controller.uid}"

@@ -1,0 +1,88 @@
+"""Claims that are not ours after all, and devices that two allocations share (design §3.1.3, §3.1.4)."""
+
+from __future__ import annotations
+
+from dra_operator.api.meta import Key
+from dra_operator.engine.decisions import Decision, EvictPod
+from dra_operator.engine.membership import is_stray
+from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.view import SeenClaim
+from dra_operator.engine.writing import deallocate, unmanage
+from dra_operator.inventory import Collision
+
+
+class Ownership:
+    """Hands back strays, and gives up our own side of a collision."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._told: set[str] = set()
+
+    def strays(self, looked_at: list[Key], now: float) -> list[Decision]:
+        """Unmanage the claims among `looked_at` that are kube-scheduler's to allocate."""
+        decisions: list[Decision] = []
+        for key in looked_at:
+            seen = self._state.view.claims.get(key)
+            if seen is None or self._state.writes.get(seen.uid) is not None:
+                continue
+            why = is_stray(seen, self._state.view)
+            if why is None:
+                continue
+            self._state.event(
+                claim_reference(seen), "Normal", "LeftToScheduler", "Unmanage", f"left to kube-scheduler: {why}"
+            )
+            decisions.append(unmanage(self._state, seen, now))
+        return decisions
+
+    def collisions(self, looked_at: list[Key], now: float) -> list[Decision]:
+        """Resolve the collisions that the claims among `looked_at` take part in."""
+        decisions: list[Decision] = []
+        for key in looked_at:
+            seen = self._state.view.claims.get(key)
+            if seen is None or not seen.allocated:
+                continue
+            found = self._state.inventory.collisions_of(seen.uid)
+            if not found:
+                self._told.discard(seen.uid)
+            for collision in found:
+                decisions += self._resolve(collision, now)
+        return decisions
+
+    def _resolve(self, collision: Collision, now: float) -> list[Decision]:
+        state = self._state
+        holders = [seen for uid in collision.claims if (seen := state.view.claim_by_uid(uid)) is not None]
+        allocated = [seen for seen in holders if seen.allocated]
+        ours = [seen for seen in allocated if seen.managed]
+        if len(allocated) < 2 or not ours or any(state.writes.get(seen.uid) is not None for seen in ours):
+            return []
+        loser = max(ours, key=_age)
+        other = next(seen for seen in allocated if seen is not loser)
+        what = f"{collision.reason}: to claim {other.key} as well"
+        first = loser.uid not in self._told
+        self._told.add(loser.uid)
+        if first:
+            state.event(claim_reference(loser), "Warning", "DeviceCollision", "Allocate", what)
+        users = [
+            pod for consumer in loser.claim.reserved_for if (pod := state.view.pod_by_uid(consumer.uid)) is not None
+        ]
+        if not any(pod.node_name is not None for pod in users):
+            for pod in users:
+                state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", f"its devices are given up: {what}")
+            return [deallocate(state, loser, None, now)]
+        _, terms = state.terms_of(loser)
+        if terms.preemption.mode == "Never" or not terms.preemptible:
+            return []
+        evictions: list[Decision] = []
+        for pod in users:
+            if pod.node_name is not None and pod.meta.deleted is None and not pod.terminal and first:
+                decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, what)
+                state.event(pod_reference(pod), "Warning", "DeviceCollision", "Evict", f"evicted: {what}")
+                state.writes.begin(decision, None, version=0, now=now)
+                evictions.append(decision)
+        return evictions
+
+
+def _age(seen: SeenClaim) -> tuple[float, str]:
+    """Of two allocations the younger one is given up, ties by UID."""
+    allocation = seen.claim.allocation
+    return ((allocation.timestamp if allocation is not None else None) or 0.0, seen.uid)

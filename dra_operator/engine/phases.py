@@ -1,0 +1,116 @@
+"""The phase of a claim: the first that applies, in the order of design §4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dra_operator.api.claims import Allocation
+from dra_operator.api.meta import Key
+from dra_operator.engine.membership import Standing, membership
+from dra_operator.engine.names import GATE
+from dra_operator.engine.state import State
+from dra_operator.engine.view import SeenClaim
+from dra_operator.inventory import DeviceId
+from dra_operator.queue.units import Unit, UnitKey
+
+#: Phases a person waits in, or has to act on: reported soon.
+URGENT = frozenset({"Lost", "Drifted", "Preempting", "QuotaExceeded", "Unsatisfiable", "Starved", "Queued"})
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseChange:
+    """For metrics and for the reader of a simulation. `at` in seconds since the epoch."""
+
+    at: float
+    claim: Key
+    phase: str
+    reason: str
+    message: str
+    node: str | None
+    devices: tuple[tuple[str, DeviceId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Standpoint:
+    """A claim's phase and why."""
+
+    phase: str
+    reason: str
+    message: str
+    unit: Unit | None = None
+
+
+def unit_of(seen: SeenClaim, state: State) -> Unit | None:
+    """The unit the claim belongs to: of the first of its pods that has one, or its own."""
+    for pod in state.view.pods_of_claim(seen.key):
+        unit = state.units.get(UnitKey("pod", pod.key))
+        if unit is not None:
+            return unit
+    return state.units.get(UnitKey("claim", seen.key))
+
+
+def standpoint(seen: SeenClaim, state: State) -> Standpoint:
+    unit = unit_of(seen, state)
+    allocation = seen.claim.allocation
+    if allocation is not None:
+        gone = [device for device in devices_of(allocation) if state.inventory.device(device[1]) is None]
+        if gone:
+            names = ", ".join(str(device) for _, device in gone)
+            return Standpoint("Lost", "DeviceGone", f"no ResourceSlice publishes {names} any more", unit)
+        if any(_is_bound(consumer.uid, state) for consumer in seen.claim.reserved_for):
+            return Standpoint("Reserved", "PodBound", "", unit)
+        if unit is not None and unit.reason:
+            return Standpoint("Allocated", unit.reason, unit.message, unit)
+        return Standpoint("Allocated", "Allocated", "", unit)
+    if seen.error is not None:
+        return Standpoint("Unsatisfiable", "Unreadable", seen.error, unit)
+    if unit is None:
+        return Standpoint("Queued", *_not_a_unit(seen, state))
+    if unit.impossible:
+        return Standpoint("Unsatisfiable", unit.reason, unit.message, unit)
+    return Standpoint("Queued", unit.reason or "Waiting", unit.message, unit)
+
+
+def _is_bound(uid: str, state: State) -> bool:
+    pod = state.view.pod_by_uid(uid)
+    return pod is not None and pod.node_name is not None
+
+
+def _not_a_unit(seen: SeenClaim, state: State) -> tuple[str, str]:
+    """Why nothing is allocated although nothing is wrong."""
+    for pod in state.view.pods_of_claim(seen.key):
+        found = membership(pod, state.view)
+        if found.standing is Standing.GATED_BY_OTHERS:
+            others = ", ".join(gate for gate in pod.gates if gate != GATE)
+            return "PodGated", f"pod {pod.key} is held by another scheduling gate ({others})"
+        if found.standing is Standing.INCOMPLETE:
+            return "PodIncomplete", f"pod {pod.key}: {found.missing}"
+    return "NotInUse", "no pod refers to it; a claim that a pod has used is allocated again when the next pod comes"
+
+
+def devices_of(allocation: Allocation) -> tuple[tuple[str, DeviceId], ...]:
+    """Request name and device of every result."""
+    return tuple((result.request, DeviceId(result.driver, result.pool, result.device)) for result in allocation.results)
+
+
+def node_of(seen: SeenClaim, state: State) -> str | None:
+    """The node the claim's devices are on, or that its pod runs on."""
+    allocation = seen.claim.allocation
+    if allocation is None:
+        return None
+    name = state.only_node(allocation)
+    if name is not None:
+        return name
+    for consumer in seen.claim.reserved_for:
+        pod = state.view.pod_by_uid(consumer.uid)
+        if pod is not None:
+            return pod.node_name or state.ledger.place_of(consumer.uid)
+    return None
+
+
+def device_entries(allocation: Allocation) -> list[dict[str, Any]]:
+    return [
+        {"request": request, "driver": device.driver, "pool": device.pool, "device": device.device}
+        for request, device in devices_of(allocation)
+    ]

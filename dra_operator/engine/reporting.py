@@ -1,0 +1,282 @@
+"""ClaimReports: what they say, and when they are written (design §4): late enough not to slow allocation, soon enough to help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dra_operator.api.meta import Key, format_time
+from dra_operator.api.reports import ClaimReport, claim_report_body, condition
+from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
+from dra_operator.engine.membership import owner_key
+from dra_operator.engine.phases import (
+    URGENT,
+    PhaseChange,
+    Standpoint,
+    device_entries,
+    devices_of,
+    node_of,
+    standpoint,
+)
+from dra_operator.engine.state import State
+from dra_operator.engine.view import SeenClaim, resource_version
+
+
+@dataclass(slots=True)
+class _Report:
+    """One ClaimReport as the API server has it (None: not there), and the write under way."""
+
+    version: str | None = None
+    number: int = 0
+    uid: str = ""
+    owner: str = ""
+    status: dict[str, Any] = field(default_factory=dict)
+    sent: int | None = None
+    sent_status: dict[str, Any] = field(default_factory=dict)
+    written_at: float = float("-inf")
+    phase: str = ""
+    since: float = 0.0
+    stale_since: float | None = None
+
+
+class Reporter:
+    """Follows claims' phases and writes the reports that are due."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._reports: dict[Key, _Report] = {}
+        self._stale: dict[Key, None] = {}
+        self._journal: list[PhaseChange] = []
+        self._next: float | None = None
+        self._by_id: dict[int, Key] = {}
+
+    # -- what the API server has
+
+    def apply_report(self, raw: dict[str, Any]) -> None:
+        """Raises InvalidObject."""
+        known = ClaimReport.from_dict(raw)
+        report = self._reports.setdefault(known.meta.key, _Report())
+        number = resource_version(raw)
+        if number < report.number:
+            return
+        first = report.version is None and report.sent is None
+        report.version, report.number, report.uid = known.meta.resource_version, number, known.meta.uid
+        report.owner, report.status = known.claim_uid, dict(known.status)
+        if first:
+            # What must outlive a restart: which nodes to avoid, and for whom.
+            for entry in known.avoid:
+                if entry.owner:
+                    self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)
+        self._stale[known.meta.key] = None
+
+    def remove_report(self, key: Key) -> None:
+        report = self._reports.get(key)
+        if report is not None:
+            report.version, report.status, report.number = None, {}, 0
+            self._stale[key] = None
+
+    def claim_gone(self, seen: SeenClaim) -> None:
+        """The report goes with its claim, by owner reference."""
+        self._stale[seen.key] = None
+
+    # -- phases
+
+    def journal(self) -> list[PhaseChange]:
+        """The phase changes since the last call."""
+        entries, self._journal = self._journal, []
+        return entries
+
+    def phases(self) -> dict[str, int]:
+        """How many claims are in each phase."""
+        counts: dict[str, int] = {}
+        for report in self._reports.values():
+            if report.phase:
+                counts[report.phase] = counts.get(report.phase, 0) + 1
+        return counts
+
+    def _follow(self, key: Key, report: _Report, seen: SeenClaim, now: float) -> Standpoint:
+        found = standpoint(seen, self._state)
+        waiting = found.unit.waiting_since if found.unit is not None else None
+        if found.phase != report.phase:
+            report.phase, report.since = found.phase, now if waiting is None else waiting
+            allocation = seen.claim.allocation
+            devices = () if allocation is None else devices_of(allocation)
+            node = node_of(seen, self._state)
+            self._journal.append(PhaseChange(now, key, found.phase, found.reason, found.message, node, devices))
+        return found
+
+    # -- writing
+
+    def write(self, now: float, *, quiet: bool) -> list[Decision]:
+        """The reports that are due. `quiet`: no placement is under way, so the lazy ones do not slow any."""
+        fresh, self._state.stale_reports = self._state.stale_reports, {}
+        self._stale.update(fresh)
+        decisions: list[Decision] = []
+        self._next = None
+        for key in list(self._stale):
+            seen = self._state.view.claims.get(key)
+            report = self._reports.setdefault(key, _Report())
+            if seen is None or not seen.managed:
+                decisions += self._without_claim(key, report, seen)
+                continue
+            found = self._follow(key, report, seen, now)
+            if report.sent is not None:
+                continue
+            status = self._status(seen, found, report, now)
+            if _same(status, report.status) and report.version is not None and report.owner == seen.uid:
+                report.stale_since = None
+                del self._stale[key]
+                continue
+            if report.stale_since is None:
+                report.stale_since = now
+            due = self._due(report, status, quiet)
+            if due > now or len(decisions) >= self._state.settings.report_burst:
+                self._next = min(due if due > now else now + 0.05, self._next or due + 3600)
+                continue
+            decisions.append(self._send(key, report, seen, status, now))
+        return decisions
+
+    def next_wake(self) -> float | None:
+        return self._next
+
+    def _without_claim(self, key: Key, report: _Report, seen: SeenClaim | None) -> list[Decision]:
+        """Claim gone or handed to kube-scheduler: nothing to say; in the second case the report is removed by us."""
+        self._stale.pop(key, None)
+        if report.sent is not None:
+            self._stale[key] = None
+            return []
+        if report.version is None:
+            self._reports.pop(key, None)
+            return []
+        report.phase = ""
+        if seen is None:
+            return []
+        report.sent = self._state.writes.next_id()
+        self._by_id[report.sent] = key
+        return [DeleteReport(report.sent, "ClaimReport", key, report.uid)]
+
+    def _due(self, report: _Report, status: dict[str, Any], quiet: bool) -> float:
+        settings = self._state.settings
+        stale_since = report.stale_since or 0.0
+        if _new_avoid(status, report.status):
+            return stale_since
+        spaced = report.written_at + settings.report_spacing
+        same_phase = status["phase"] == report.status.get("phase") and status.get("reason") == report.status.get(
+            "reason"
+        )
+        if status["phase"] in URGENT and not same_phase:
+            return max(report.since + settings.report_soon, spaced)
+        delay = settings.report_settle if quiet else settings.report_lazy
+        return max(stale_since + delay, spaced)
+
+    def _send(self, key: Key, report: _Report, seen: SeenClaim, status: dict[str, Any], now: float) -> Decision:
+        report.sent = self._state.writes.next_id()
+        report.sent_status, report.written_at, report.stale_since = status, now, None
+        self._by_id[report.sent] = key
+        version = report.version if report.owner in ("", seen.uid) else None
+        return WriteReport(report.sent, "ClaimReport", key, claim_report_body(seen.claim.meta, status, version))
+
+    def settle(self, outcome: Outcome, now: float) -> bool:
+        """Take an answer in; False if the decision was no report of a claim."""
+        key = self._by_id.pop(outcome.decision.id, None)
+        if key is None:
+            return False
+        report = self._reports.get(key)
+        if report is None or report.sent != outcome.decision.id:
+            return True
+        report.sent = None
+        self._stale[key] = None
+        if outcome.ok and isinstance(outcome.decision, WriteReport):
+            if outcome.object is not None:
+                self.apply_report(outcome.object)
+            self._avoid_written(key, report.sent_status, now)
+        elif outcome.status == 404:
+            report.version, report.status, report.number = None, {}, 0
+        return True
+
+    def _avoid_written(self, key: Key, status: dict[str, Any], now: float) -> None:
+        """A pinned pod may be evicted only after its report names the node to avoid."""
+        if not status.get("avoid"):
+            return
+        for pod in self._state.view.pods_of_claim(key):
+            for entry in self._state.avoided.active(owner_key(pod), now).values():
+                entry.written = True
+            self._state.dirty_pods[pod.key] = None
+
+    # -- content
+
+    def _status(self, seen: SeenClaim, found: Standpoint, report: _Report, now: float) -> dict[str, Any]:
+        allocation, unit = seen.claim.allocation, found.unit
+        policy, _ = self._state.terms_of(seen)
+        status: dict[str, Any] = {"phase": found.phase, "reason": found.reason, "policy": policy}
+        node = node_of(seen, self._state)
+        if node is not None:
+            status["node"] = node
+        if allocation is not None:
+            status["devices"] = device_entries(allocation)
+        if unit is not None:
+            status["queue"] = _queue(unit.priority, unit.position, unit.waiting_since, unit.attempts, unit.not_before)
+        if found.message:
+            status["explanation"] = {"summary": found.message}
+        elif unit is not None and unit.warnings:
+            status["explanation"] = {"summary": "; ".join(unit.warnings)}
+        avoid = self._avoid(seen, now)
+        if avoid:
+            status["avoid"] = avoid
+        used_by = self._used_by(seen) or report.status.get("usedBy")
+        if used_by:
+            status["usedBy"] = used_by
+        previous = report.status.get("conditions") or ()
+        met = allocation is not None
+        status["conditions"] = [
+            condition("Allocated", met, found.reason or found.phase, found.message, now=now, previous=previous)
+        ]
+        return status
+
+    def _avoid(self, seen: SeenClaim, now: float) -> list[dict[str, str]]:
+        entries = {}
+        for pod in self._state.view.pods_of_claim(seen.key):
+            owner = owner_key(pod)
+            for entry in self._state.avoided.active(owner, now).values():
+                entries[owner, entry.node] = {
+                    "for": owner,
+                    "node": entry.node,
+                    "until": format_time(entry.until),
+                    "why": entry.why[:256],
+                }
+        return [entries[key] for key in sorted(entries)]
+
+    def _used_by(self, seen: SeenClaim) -> dict[str, str] | None:
+        for consumer in seen.claim.reserved_for:
+            if consumer.resource == "pods":
+                return {"name": consumer.name, "uid": consumer.uid}
+        return None
+
+
+def _queue(
+    priority: int, position: int | None, since: float | None, attempts: int, not_before: float
+) -> dict[str, Any]:
+    queue: dict[str, Any] = {"priority": priority, "effectivePriority": priority, "attempts": attempts}
+    if position is not None:
+        queue["position"] = position
+    if since is not None:
+        queue["waitingSince"] = format_time(since)
+        if not_before > since:
+            queue["nextAttempt"] = format_time(not_before)
+    return queue
+
+
+def _same(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Equal but for what is derived on writing and the times of transitions."""
+    names = (new.keys() | old.keys()) - {"deviceNames"}
+    return all(_plain(new.get(name)) == _plain(old.get(name)) for name in names)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "type" in value[0]:
+        return [{name: item for name, item in entry.items() if name != "lastTransitionTime"} for entry in value]
+    return value
+
+
+def _new_avoid(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    return bool(new.get("avoid")) and new.get("avoid") != old.get("avoid")

@@ -1,0 +1,166 @@
+"""Everything the engine knows, in one place that its parts share: what was seen, what is assumed, what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dra_operator.api.claims import Allocation
+from dra_operator.api.core import Node, Pod
+from dra_operator.api.meta import Key
+from dra_operator.api.policy import AllocationPolicySpec
+from dra_operator.engine.avoid import AvoidedNodes
+from dra_operator.engine.decisions import RecordEvent
+from dra_operator.engine.membership import owner_key
+from dra_operator.engine.names import EXTENDED_RESOURCE_PREFIX
+from dra_operator.engine.settings import EngineSettings
+from dra_operator.engine.view import SeenClaim, View
+from dra_operator.engine.writes import Writes
+from dra_operator.inventory import Inventory
+from dra_operator.queue.nodefit import NodeLedger
+from dra_operator.queue.policies import PolicyBook
+from dra_operator.queue.units import Unit, UnitKey
+
+
+@dataclass(slots=True)
+class Lost:
+    """An allocation of ours that somebody else cleared while its pod was waiting to be bound."""
+
+    pod: Pod
+    claim: Key
+    node: str
+
+
+@dataclass(slots=True)
+class State:
+    """`changes` counts changes that can make a waiting unit fit; `layout` those of them that are not mere releases."""
+
+    settings: EngineSettings
+    view: View = field(default_factory=View)
+    inventory: Inventory = field(default_factory=Inventory)
+    policies: PolicyBook = field(default_factory=PolicyBook)
+    units: dict[UnitKey, Unit] = field(default_factory=dict)
+    dirty_pods: dict[Key, None] = field(default_factory=dict)
+    dirty_claims: dict[Key, None] = field(default_factory=dict)
+    stale_reports: dict[Key, None] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
+    events: list[RecordEvent] = field(default_factory=list)
+    unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
+    served_resources: dict[str, str] = field(default_factory=dict)
+    changes: int = 0
+    layout: int = 0
+    ledger: NodeLedger = field(init=False)
+    writes: Writes = field(init=False)
+    avoided: AvoidedNodes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = NodeLedger(self._is_served)
+        settings = self.settings
+        self.writes = Writes(retry_after=settings.retry_unknown, forget_after=settings.forget_assumption)
+        self.avoided = AvoidedNodes(settings.avoid_initial, settings.avoid_max)
+
+    def _is_served(self, resource: str) -> bool:
+        """Extended resources that a DeviceClass serves are not counted by nodes (KEP-5004)."""
+        return resource in self.served_resources.values() or resource.startswith(EXTENDED_RESOURCE_PREFIX)
+
+    # -- what changed
+
+    def freed(self) -> None:
+        """Devices or room became free: units that wait may fit now."""
+        self.changes += 1
+
+    def relaid(self) -> None:
+        """Inventory, classes, nodes or policies changed: what was impossible may be possible now."""
+        self.changes += 1
+        self.layout += 1
+
+    def touch(self, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self.dirty_pods[pod.key] = None
+
+    def event(self, regarding: dict[str, str], type: str, reason: str, action: str, note: str) -> None:
+        kind = "Warning" if type == "Warning" else "Normal"
+        self.events.append(RecordEvent(self.writes.next_id(), regarding, kind, reason, action, note))
+
+    # -- usage
+
+    def settle_usage(self, seen: SeenClaim) -> None:
+        """Make the inventory's usage follow what the watch shows of the claim."""
+        if seen.claim.allocation is not None:
+            self.inventory.use(seen.uid, seen.claim.allocation)
+        else:
+            self.inventory.release(seen.uid)
+
+    def drop_assumption(self, uid: str) -> None:
+        """A write did not happen: its devices and its place on the node are free again, unless the watch says otherwise."""
+        seen = self.view.claim_by_uid(uid)
+        if seen is None:
+            self.inventory.release(uid)
+        else:
+            self.settle_usage(seen)
+        self.freed()
+
+    # -- look-ups
+
+    def waiting_by_class(self) -> dict[str, list[float]]:
+        """Since when the claims of each class wait that are in the queue."""
+        found: dict[str, list[float]] = {}
+        for unit in self.units.values():
+            if unit.waiting_since is None:
+                continue
+            for key in unit.claims:
+                seen = self.view.claims.get(key)
+                if seen is None or seen.allocated:
+                    continue
+                details = (detail for request in seen.claim.spec.requests for detail in request.details)
+                for name in {detail.device_class_name for detail in details}:
+                    found.setdefault(name, []).append(unit.waiting_since)
+        return found
+
+    def waiting_fingerprint(self) -> int:
+        """Changes when who waits changes."""
+        return hash(tuple(unit.uid for unit in self.units.values() if unit.waiting_since is not None))
+
+    def allocation_of(self, seen: SeenClaim) -> Allocation | None:
+        """The claim's allocation as seen, or as being written."""
+        if seen.claim.allocation is not None:
+            return seen.claim.allocation
+        write = self.writes.get(seen.uid)
+        return None if write is None else write.allocation
+
+    def terms(self, unit: Unit) -> tuple[str, AllocationPolicySpec]:
+        """The policy of the unit: of its first managed claim."""
+        for key in unit.claims:
+            seen = self.view.claims.get(key)
+            if seen is not None and seen.managed:
+                return self.terms_of(seen)
+        return "", AllocationPolicySpec()
+
+    def terms_of(self, seen: SeenClaim) -> tuple[str, AllocationPolicySpec]:
+        namespace = self.view.namespaces.get(seen.key.namespace)
+        return self.policies.for_claim(seen.claim, {} if namespace is None else namespace.meta.labels)
+
+    def avoided_nodes(self, pod: Pod, now: float) -> dict[str, str]:
+        """Node name to reason."""
+        return {node: entry.why for node, entry in self.avoided.active(owner_key(pod), now).items()}
+
+    def only_node(self, allocation: Allocation) -> str | None:
+        return None if allocation.node_selector is None else allocation.node_selector.only_node()
+
+    def reaches(self, allocation: Allocation, node: Node) -> bool:
+        """Whether a pod on `node` can use the allocated devices."""
+        return allocation.node_selector is None or allocation.node_selector.matches(node.name, node.labels)
+
+
+def reference(kind: str, api_version: str, key: Key, uid: str) -> dict[str, str]:
+    """An object reference for an Event."""
+    named = {"apiVersion": api_version, "kind": kind, "name": key.name, "uid": uid}
+    return {**named, "namespace": key.namespace} if key.namespace else named
+
+
+def claim_reference(seen: SeenClaim) -> dict[str, str]:
+    return reference("ResourceClaim", "resource.k8s.io/v1", seen.key, seen.uid)
+
+
+def pod_reference(pod: Pod) -> dict[str, str]:
+    return reference("Pod", "v1", pod.key, pod.meta.uid)

@@ -1,0 +1,173 @@
+"""What the watches have shown: typed objects and the indexes between pods and claims. Nothing assumed, nothing decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from dra_operator.api.claims import ClaimSpec, ResourceClaim
+from dra_operator.api.core import Namespace, Pod, PriorityClass
+from dra_operator.api.errors import InvalidObject
+from dra_operator.api.meta import Key, ObjectMeta, read_object
+from dra_operator.engine.names import MANAGED_LABEL
+
+
+@dataclass(slots=True)
+class SeenClaim:
+    """A claim as last delivered. `raw` is what an update must send back; `spec_key` is equal for equal specs."""
+
+    claim: ResourceClaim
+    raw: dict[str, Any]
+    spec_key: bytes
+    version: int
+    error: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.claim.meta.key
+
+    @property
+    def uid(self) -> str:
+        return self.claim.meta.uid
+
+    @property
+    def managed(self) -> bool:
+        return self.claim.meta.labels.get(MANAGED_LABEL) == "true"
+
+    @property
+    def allocated(self) -> bool:
+        return self.claim.allocation is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaimState:
+    """One claim of a pod: its name in the pod, the claim's key once known; `needless` where none is generated."""
+
+    name: str
+    key: Key | None
+    needless: bool = False
+
+
+class View:
+    """Typed objects by key. Claims and pods are indexed both ways."""
+
+    def __init__(self) -> None:
+        self.pods: dict[Key, Pod] = {}
+        self.claims: dict[Key, SeenClaim] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.priority_classes: dict[str, PriorityClass] = {}
+        self._pods_of_claim: dict[Key, dict[Key, None]] = {}
+        self._claims_by_uid: dict[str, Key] = {}
+        self._pods_by_uid: dict[str, Key] = {}
+        self._specs: dict[bytes, bytes] = {}
+
+    # -- claims
+
+    def apply_claim(self, raw: dict[str, Any]) -> SeenClaim | None:
+        """Store the claim; None if what is stored is newer already (lists and watches of one kind can cross)."""
+        version = resource_version(raw)
+        raw["metadata"].pop("managedFields", None)
+        error = None
+        try:
+            claim = ResourceClaim.from_dict(raw)
+        except InvalidObject as invalid:
+            error = str(invalid)
+            claim = _unreadable_claim(raw)
+        key = claim.meta.key
+        old = self.claims.get(key)
+        if old is not None and old.uid == claim.meta.uid and old.version > version:
+            return None
+        if old is not None and old.uid != claim.meta.uid:
+            self._claims_by_uid.pop(old.uid, None)
+        spec_key = orjson.dumps(raw.get("spec"), option=orjson.OPT_SORT_KEYS)
+        seen = SeenClaim(claim, raw, self._specs.setdefault(spec_key, spec_key), version, error)
+        self.claims[key] = seen
+        self._claims_by_uid[claim.meta.uid] = key
+        return seen
+
+    def remove_claim(self, key: Key) -> SeenClaim | None:
+        seen = self.claims.pop(key, None)
+        if seen is not None:
+            self._claims_by_uid.pop(seen.uid, None)
+        return seen
+
+    def claim_by_uid(self, uid: str) -> SeenClaim | None:
+        key = self._claims_by_uid.get(uid)
+        return None if key is None else self.claims.get(key)
+
+    # -- pods
+
+    def apply_pod(self, pod: Pod) -> Pod | None:
+        """Store the pod and return what was known of it before."""
+        key = pod.key
+        old = self.pods.get(key)
+        if old is not None:
+            self._unlink(key, old)
+        self.pods[key] = pod
+        self._pods_by_uid[pod.meta.uid] = key
+        for claim in self.claim_keys(pod):
+            self._pods_of_claim.setdefault(claim, {})[key] = None
+        return old
+
+    def remove_pod(self, key: Key) -> Pod | None:
+        old = self.pods.pop(key, None)
+        if old is not None:
+            self._unlink(key, old)
+        return old
+
+    def _unlink(self, key: Key, pod: Pod) -> None:
+        self._pods_by_uid.pop(pod.meta.uid, None)
+        for claim in self.claim_keys(pod):
+            pods = self._pods_of_claim.get(claim)
+            if pods is not None:
+                pods.pop(key, None)
+                if not pods:
+                    del self._pods_of_claim[claim]
+
+    def pod_by_uid(self, uid: str) -> Pod | None:
+        key = self._pods_by_uid.get(uid)
+        return None if key is None else self.pods.get(key)
+
+    def pods_of_claim(self, key: Key) -> Iterator[Pod]:
+        """Pods that refer to the claim, in the order they were seen."""
+        return (self.pods[pod] for pod in tuple(self._pods_of_claim.get(key, ())))
+
+    @staticmethod
+    def pod_claims(pod: Pod) -> Iterator[PodClaimState]:
+        """The pod's claims in the order of its spec."""
+        for entry in pod.claims:
+            if entry.claim_name is not None:
+                yield PodClaimState(entry.name, Key(pod.meta.namespace, entry.claim_name))
+            elif entry.name in pod.generated_claims:
+                generated = pod.generated_claims[entry.name]
+                yield PodClaimState(
+                    entry.name, (generated and Key(pod.meta.namespace, generated)) or None, not generated
+                )
+            else:
+                yield PodClaimState(entry.name, None)
+
+    def claim_keys(self, pod: Pod) -> Iterator[Key]:
+        return (state.key for state in self.pod_claims(pod) if state.key is not None)
+
+
+def resource_version(raw: dict[str, Any]) -> int:
+    """The object's version as a number (KEP-5504 makes the comparison official); 0 where it is none."""
+    text = (raw.get("metadata") or {}).get("resourceVersion") or "0"
+    return int(text) if text.isdigit() else 0
+
+
+def _unreadable_claim(raw: dict[str, Any]) -> ResourceClaim:
+    """A stand-in for a claim that cannot be read, so that it has a place to report the error."""
+
+    def parse(_: dict[str, Any], meta: ObjectMeta) -> ResourceClaim:
+        return ResourceClaim(meta, ClaimSpec())
+
+    try:
+        return read_object("ResourceClaim", {"metadata": raw["metadata"]}, parse)
+    except InvalidObject:
+        metadata = raw.get("metadata") or {}
+        bare = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion", "labels")}
+        return read_object("ResourceClaim", {"metadata": bare}, parse)

@@ -1,0 +1,159 @@
+"""The writes under way: what was sent, what it assumes, and what an answer, or none, means for that.
+
+An allocation takes its devices from the moment it is decided. That assumption ends when our own watch delivers a newer version of
+the claim (what it shows is then the truth) or when the API server has said for certain that the write did not happen. A write
+without an answer may have happened and is repeated as it was: the resourceVersion makes it harmless, and choosing other devices
+meanwhile would not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from dra_operator.api.claims import Allocation
+from dra_operator.engine.decisions import EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.queue.units import UnitKey
+
+ObjectWrite = WriteClaimStatus | PatchClaim | PatchPod | EvictPod
+
+
+class Stage(Enum):
+    SENT = "sent"
+    RETRY = "no answer, to be repeated"
+    WRITTEN = "written, our watch has not shown it yet"
+    REFUSED = "conflict, our watch has not shown the newer object yet"
+
+
+class Effect(Enum):
+    """What an outcome means for the unit."""
+
+    WAIT = "wait for the watch"
+    REPEAT = "to be repeated as it was"
+    FAILED = "refused for certain: the assumption is gone"
+    UNKNOWN = "not a write of ours (any more)"
+
+
+@dataclass(slots=True)
+class Write:
+    """`version` is the resourceVersion of the object it was based on (0 for pods, whose patches carry none)."""
+
+    decision: ObjectWrite
+    unit: UnitKey | None
+    version: int
+    stage: Stage
+    since: float
+    allocation: Allocation | None = None
+    node: str | None = None
+    retry_at: float = 0.0
+    uncertain: bool = False
+    attempts: int = 1
+
+
+class Writes:
+    """At most one write an object at a time, by the object's UID."""
+
+    def __init__(self, *, retry_after: float, forget_after: float) -> None:
+        self._retry_after, self._forget_after = retry_after, forget_after
+        self._open: dict[str, Write] = {}
+        self._in_flight: dict[int, str] = {}
+        self._last_id = 0
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def get(self, uid: str) -> Write | None:
+        return self._open.get(uid)
+
+    def __iter__(self) -> Iterator[Write]:
+        return iter(tuple(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(
+        self,
+        decision: ObjectWrite,
+        unit: UnitKey | None,
+        *,
+        version: int,
+        now: float,
+        allocation: Allocation | None = None,
+        node: str | None = None,
+    ) -> None:
+        self._open[decision.uid] = Write(decision, unit, version, Stage.SENT, now, allocation, node)
+        self._in_flight[decision.id] = decision.uid
+
+    def settle(self, outcome: Outcome, now: float) -> tuple[Effect, Write | None]:
+        """Take an answer in. Returns what it means, and the write."""
+        uid = self._in_flight.pop(outcome.decision.id, None)
+        write = self._open.get(uid) if uid is not None else None
+        if uid is None or write is None or write.decision.id != outcome.decision.id:
+            return Effect.UNKNOWN, None
+        if outcome.ok:
+            if isinstance(write.decision, EvictPod):
+                del self._open[uid]
+                return Effect.WAIT, write
+            write.stage, write.since = Stage.WRITTEN, now
+            return Effect.WAIT, write
+        if outcome.status in (0, 408, 429) or outcome.status >= 500:
+            write.stage, write.uncertain = Stage.RETRY, write.uncertain or outcome.status != 429
+            write.retry_at = now + self._retry_after * min(2 ** (write.attempts - 1), 30)
+            return Effect.REPEAT, write
+        if write.version and (outcome.status == 409 or write.uncertain):
+            # Somebody else was faster, or our own unanswered write was: the watch will tell.
+            write.stage, write.since = Stage.REFUSED, now
+            return Effect.WAIT, write
+        del self._open[uid]
+        return Effect.FAILED, write
+
+    def seen(self, uid: str, version: int) -> Write | None:
+        """Our watch has delivered the object at `version`; returns the write that this ends."""
+        write = self._open.get(uid)
+        if write is None or version <= write.version:
+            return None
+        del self._open[uid]
+        return write
+
+    def gone(self, uid: str) -> Write | None:
+        """The object is deleted, or what the write wanted is there."""
+        return self._open.pop(uid, None)
+
+    def repeats(self, now: float) -> list[ObjectWrite]:
+        """The unanswered writes that are due again, each with a new id."""
+        due = []
+        for uid, write in self._open.items():
+            if write.stage is Stage.RETRY and write.retry_at <= now:
+                write.decision = replace(write.decision, id=self.next_id())
+                write.stage, write.attempts = Stage.SENT, write.attempts + 1
+                self._in_flight[write.decision.id] = uid
+                due.append(write.decision)
+        return due
+
+    def expired(self, now: float) -> list[Write]:
+        """Writes whose answer was clear but which the watch never showed; they are given up (the audit list runs more often)."""
+        late = [
+            write
+            for write in self._open.values()
+            if write.stage in (Stage.WRITTEN, Stage.REFUSED) and now - write.since >= self._forget_after
+        ]
+        for write in late:
+            del self._open[write.decision.uid]
+        return late
+
+    def next_wake(self) -> float | None:
+        times = [write.retry_at for write in self._open.values() if write.stage is Stage.RETRY]
+        times += [
+            write.since + self._forget_after
+            for write in self._open.values()
+            if write.stage in (Stage.WRITTEN, Stage.REFUSED)
+        ]
+        return min(times, default=None)
+
+
+def status_body(raw: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """The claim as last seen with another status, for UpdateStatus."""
+    return {**raw, "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "status": status}

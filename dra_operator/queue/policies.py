@@ -1,0 +1,80 @@
+"""Which AllocationPolicy applies to a claim (design §4): the one with the most selectors set, ties by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dra_operator.api.claims import ResourceClaim
+from dra_operator.api.policy import AllocationPolicy, AllocationPolicySpec
+
+#: What applies where no policy matches: the defaults of the schema.
+DEFAULT_NAME = ""
+
+
+class PolicyBook:
+    """All policies that could be read."""
+
+    def __init__(self) -> None:
+        self._policies: dict[str, AllocationPolicy] = {}
+        self._default = AllocationPolicySpec()
+
+    def apply(self, policy: AllocationPolicy) -> bool:
+        """Returns whether anything in it changed."""
+        old = self._policies.get(policy.name)
+        self._policies[policy.name] = policy
+        return old is None or old.spec != policy.spec
+
+    def remove(self, name: str) -> bool:
+        return self._policies.pop(name, None) is not None
+
+    def for_claim(self, claim: ResourceClaim, namespace_labels: Mapping[str, str]) -> tuple[str, AllocationPolicySpec]:
+        """The name ("" for none) and the terms that apply to the claim."""
+        best: AllocationPolicy | None = None
+        for policy in self._policies.values():
+            if not _matches(policy.spec, claim, namespace_labels):
+                continue
+            if best is None or _rank(policy) < _rank(best):
+                best = policy
+        return (DEFAULT_NAME, self._default) if best is None else (best.name, best.spec)
+
+
+def _rank(policy: AllocationPolicy) -> tuple[int, str]:
+    return (-policy.spec.selectors_set, policy.name)
+
+
+def _matches(spec: AllocationPolicySpec, claim: ResourceClaim, namespace_labels: Mapping[str, str]) -> bool:
+    if spec.namespace_selector is not None and not spec.namespace_selector.matches(namespace_labels):
+        return False
+    if spec.claim_selector is not None and not spec.claim_selector.matches(claim.meta.labels):
+        return False
+    return not spec.device_class_names or any(
+        detail.device_class_name in spec.device_class_names
+        for request in claim.spec.requests
+        for detail in request.details
+    )
+
+
+#: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
+INACTIVE = (
+    "starvation",
+    "preemption.maxVictims",
+    "preemption.minPriorityDelta",
+    "preemption.gracePeriodSeconds",
+    "queueing",
+    "fairness",
+    "weight",
+    "placement.prefer",
+    "placement.aliases",
+    "quota",
+    "reserve",
+    "onClassChange",
+)
+
+
+def inactive_fields(policy: AllocationPolicy) -> tuple[str, ...]:
+    """The fields the policy sets to other than their defaults and that have no effect yet."""
+    return tuple(
+        name
+        for name in policy.spec.departures()
+        if any(name == prefix or name.startswith(f"{prefix}.") for prefix in INACTIVE)
+    )

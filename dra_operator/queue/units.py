@@ -1,0 +1,62 @@
+"""The unit: the smallest thing allocated all-or-nothing (design §1): the claims of one pod, or one bare claim."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from dra_operator.api.meta import Key
+
+
+class UnitKey(NamedTuple):
+    """The pod, or the bare claim, that the unit is made of."""
+
+    kind: Literal["pod", "claim"]
+    subject: Key
+
+
+@dataclass(slots=True)
+class Unit:
+    """One unit and how it fared so far. Times are seconds since the epoch.
+
+    `created` orders it; `waiting_since` is None while it waits for nothing; `tried` is the change count at its last attempt, so
+    that it is tried again only after something it could use has changed; `not_before` is the end of its backoff.
+    """
+
+    key: UnitKey
+    uid: str
+    claims: tuple[Key, ...]
+    created: float
+    priority: int = 0
+    waiting_since: float | None = None
+    attempts: int = 0
+    failures: int = 0
+    not_before: float = 0.0
+    tried: int = -1
+    reason: str = ""
+    message: str = ""
+    impossible: bool = False
+    position: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    def block(self, reason: str, message: str) -> bool:
+        """Note why it waits; returns whether that is news."""
+        news = (self.reason, self.message) != (reason, message)
+        self.reason, self.message = reason, message
+        return news
+
+    def back_off(self, now: float, initial: float, maximum: float) -> None:
+        """Wait after a failed write or a rejected placement: doubling, capped, with up to 20 % of jitter.
+
+        The jitter is drawn from the unit's identity, since the engine has no other randomness than its inputs.
+        """
+        delay = min(maximum, initial * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        jitter = zlib.crc32(f"{self.uid}/{self.failures}".encode()) % 1000 / 5000
+        self.not_before = now + delay * (1 + jitter)
+
+
+def order(unit: Unit) -> tuple[int, float, str]:
+    """Sorts the queue: priority (highest first), then age (oldest first), then UID."""
+    return (-unit.priority, unit.created, unit.uid)

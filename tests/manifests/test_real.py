@@ -1,0 +1,513 @@
+"""The manifests on a real API server: one apply installs them, and the admission policies let pass and refuse what design §3.1 says.
+
+A control plane of its own, since the policies gate every pod with claims and no operator runs here. Users are impersonated, with
+all RBAC rights, so that only admission can refuse; the rights of the operator itself are tested without them.
+"""
+
+from __future__ import annotations
+
+import copy
+import http.client
+import itertools
+import json
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from devcluster import ControlPlane, eventually
+from devcluster.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, read_kubeconfig
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+INSTALL = ROOT / "manifests" / "install.yaml"
+MANAGED = "dra-operator.dev/managed"
+GATE = "dra-operator.dev/allocation"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+
+OPERATOR = "system:serviceaccount:dra-operator:dra-operator"
+SCHEDULER = "system:kube-scheduler"
+KCM = "system:serviceaccount:kube-system:resourceclaim-controller"
+COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
+DRIVER = "system:serviceaccount:gpu-driver:plugin"
+USER = "alice"
+
+_numbers = itertools.count(1)
+
+
+class Cluster:
+    """The API as any user; answers are (HTTP status, body)."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        server, self._token, authority = read_kubeconfig(plane.kubeconfig)
+        self._address = urlsplit(server)
+        self._tls = ssl.create_default_context(cadata=authority.decode())
+
+    def call(
+        self,
+        user: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        groups: tuple[str, ...] = ("system:masters",),
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPSConnection(
+            self._address.hostname or "", self._address.port, timeout=30, context=self._tls
+        )
+        connection.putrequest(method, path)
+        connection.putheader("Authorization", f"Bearer {self._token}")
+        connection.putheader("Content-Type", content_type)
+        connection.putheader("Impersonate-User", user)
+        for group in groups:
+            connection.putheader("Impersonate-Group", group)
+        data = b"" if body is None else json.dumps(body).encode()
+        connection.putheader("Content-Length", str(len(data)))
+        connection.endheaders(data)
+        answer = connection.getresponse()
+        decoded = json.loads(answer.read())
+        connection.close()
+        return answer.status, decoded
+
+    def must(self, user: str, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        status, answer = self.call(user, method, path, body, content_type)
+        assert status < 300, answer
+        return answer
+
+    def claim(self, kind: str, namespace: str = "default") -> dict[str, Any]:
+        """A claim that is `managed` or `unmanaged`, then `free` or `allocated`, made as they come about."""
+        owner, state = kind.split()
+        name = f"c{next(_numbers)}"
+        body = claim(name)
+        if owner == "unmanaged":
+            namespace = "exempt"
+        path = claims(namespace)
+        stored: dict[str, Any] = self.must(USER, "POST", path, body)
+        if state == "allocated":
+            if owner == "unmanaged":
+                finalizer = {"metadata": {"finalizers": [FINALIZER]}}
+                stored = self.must(SCHEDULER, "PATCH", f"{path}/{name}", finalizer, MERGE_PATCH)
+            writer = OPERATOR if owner == "managed" else SCHEDULER
+            stored = self.must(writer, "PUT", f"{path}/{name}/status", allocated(stored))
+        return stored
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A control plane on which one `kubectl apply` installed everything, from nothing."""
+    # The gate lets pods name a PodGroup; the groups themselves are not needed.
+    with ControlPlane.start(scheduler=False, kubelet=False, feature_gates={"GenericWorkload": True}) as plane:
+        applied = plane.kubectl("apply", "--server-side", "-f", str(INSTALL))
+        assert "deployment.apps/dra-operator serverside-applied" in applied
+        cluster = Cluster(plane)
+        cluster.must(USER, "POST", "/api/v1/namespaces", {"metadata": {"name": "exempt", "labels": {MANAGED: "false"}}})
+        eventually(lambda: plane.client.get("/api/v1/namespaces/default/serviceaccounts/default"))
+        eventually(lambda: plane.client.get("/api/v1/namespaces/exempt/serviceaccounts/default"))
+        eventually(lambda: policies_act(cluster), what="the policies are in force")
+        yield cluster
+
+
+def policies_act(cluster: Cluster) -> bool:
+    """All of them: the API server compiles new policies a moment after they are stored."""
+    probes = [
+        cluster.call(USER, "POST", f"{claims('default')}?dryRun=All", claim("probe", annotations={EXTENDED: "true"})),
+        cluster.call(USER, "POST", f"{reports('default')}?dryRun=All", report("probe")),
+    ]
+    created = cluster.must(USER, "POST", f"{claims('default')}?dryRun=All", claim("probe"))
+    gated = cluster.must(USER, "POST", f"{pods('default')}?dryRun=All", pod("probe"))
+    refused = all(status == 403 for status, _ in probes)
+    return refused and MANAGED in created["metadata"].get("labels", {}) and bool(gated["spec"].get("schedulingGates"))
+
+
+def claims(namespace: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+
+
+def templates(namespace: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates"
+
+
+def pods(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def reports(namespace: str) -> str:
+    return f"/apis/dra-operator.dev/v1alpha1/namespaces/{namespace}/claimreports"
+
+
+def claim(name: str, **metadata: Any) -> dict[str, Any]:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    return {"metadata": {"name": name, **metadata}, "spec": {"devices": {"requests": [request]}}}
+
+
+def allocated(stored: dict[str, Any]) -> dict[str, Any]:
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    allocation = {"devices": {"results": [result]}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
+    return {**stored, "status": {"allocation": allocation}}
+
+
+def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "pause", **spec.pop("container", {})}
+    body = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": "none"}], **spec}
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": body}
+
+
+def report(name: str, phase: str = "Queued") -> dict[str, Any]:
+    return {
+        "apiVersion": "dra-operator.dev/v1alpha1",
+        "kind": "ClaimReport",
+        "metadata": {"name": name},
+        "status": {"phase": phase},
+    }
+
+
+# What is done to a claim as stored: (method, path below it, body, content type).
+Action = Callable[[dict[str, Any]], tuple[str, str, Any, str]]
+
+
+def _put_status(change: Callable[[dict[str, Any]], None]) -> Action:
+    def act(stored: dict[str, Any]) -> tuple[str, str, Any, str]:
+        changed = copy.deepcopy(stored)
+        change(changed)
+        return "PUT", "/status", changed, "application/json"
+
+    return act
+
+
+def _patch(patch: dict[str, Any], below: str = "", kind: str = MERGE_PATCH) -> Action:
+    return lambda _: ("PATCH", below, patch, kind)
+
+
+def _reserve(stored: dict[str, Any]) -> None:
+    stored["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "11111111-1111-1111-1111-111111111111"}]
+
+
+def _device_status(stored: dict[str, Any]) -> None:
+    stored["status"]["devices"] = [{"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0", "data": {"a": 1}}]
+
+
+ALLOCATE = _put_status(lambda stored: stored.update(status=allocated(stored)["status"]))
+ALLOCATE_AND_UNLABEL = _put_status(
+    lambda stored: (stored.update(status=allocated(stored)["status"]), stored["metadata"].pop("labels"))
+)
+ALLOCATE_BY_PATCH = _patch({"status": allocated({})["status"]}, "/status", STRATEGIC_MERGE_PATCH)
+RESERVE = _put_status(_reserve)
+CLEAR = _put_status(lambda stored: stored.update(status={}))
+WRITE_DEVICE_STATUS = _put_status(_device_status)
+STRIP_FINALIZER = _patch({"metadata": {"finalizers": None}})
+STRIP_FINALIZER_OF_STATUS = _put_status(lambda stored: stored["metadata"].pop("finalizers"))
+UNLABEL = _patch({"metadata": {"labels": {MANAGED: None}}})
+LABEL_FALSE = _patch({"metadata": {"labels": {MANAGED: "false"}}})
+LABEL = _patch({"metadata": {"labels": {MANAGED: "true"}}})
+ANNOTATE_EXTENDED = _patch({"metadata": {"annotations": {EXTENDED: "true"}}})
+ANNOTATE = _patch({"metadata": {"annotations": {"example.com/note": "x"}}})
+DELETE: Action = lambda _: ("DELETE", "", None, "application/json")  # noqa: E731
+
+ALLOWED, REFUSED = True, False
+
+CLAIM_WRITES = [
+    # the guard
+    ("managed free", ALLOCATE, OPERATOR, ALLOWED),
+    ("managed free", ALLOCATE, SCHEDULER, REFUSED),
+    ("managed free", ALLOCATE, USER, REFUSED),
+    ("managed free", ALLOCATE_BY_PATCH, SCHEDULER, REFUSED),
+    ("managed free", ALLOCATE_AND_UNLABEL, SCHEDULER, REFUSED),
+    ("unmanaged free", ALLOCATE, SCHEDULER, ALLOWED),
+    # what the guard must not hinder
+    ("managed allocated", RESERVE, SCHEDULER, ALLOWED),
+    ("managed allocated", RESERVE, KCM, ALLOWED),
+    ("managed allocated", CLEAR, SCHEDULER, ALLOWED),
+    ("managed allocated", CLEAR, KCM, ALLOWED),
+    ("managed allocated", CLEAR, OPERATOR, ALLOWED),
+    ("managed allocated", WRITE_DEVICE_STATUS, DRIVER, ALLOWED),
+    # the operator leaves alone what is not managed
+    ("unmanaged free", ALLOCATE, OPERATOR, REFUSED),
+    ("unmanaged free", LABEL, OPERATOR, REFUSED),
+    ("unmanaged free", ANNOTATE, OPERATOR, REFUSED),
+    ("unmanaged free", DELETE, OPERATOR, REFUSED),
+    ("unmanaged allocated", CLEAR, OPERATOR, REFUSED),
+    ("unmanaged allocated", RESERVE, OPERATOR, REFUSED),
+    ("unmanaged allocated", STRIP_FINALIZER, OPERATOR, REFUSED),
+    # the label
+    ("managed free", UNLABEL, OPERATOR, ALLOWED),
+    ("managed free", UNLABEL, USER, REFUSED),
+    ("managed free", LABEL_FALSE, USER, REFUSED),
+    ("managed free", UNLABEL, SCHEDULER, REFUSED),
+    ("managed allocated", UNLABEL, USER, REFUSED),
+    ("unmanaged free", LABEL, USER, ALLOWED),
+    ("managed free", ANNOTATE, USER, ALLOWED),
+    # the finalizer
+    ("managed free", STRIP_FINALIZER, KCM, ALLOWED),
+    ("managed free", STRIP_FINALIZER, USER, ALLOWED),
+    ("managed allocated", STRIP_FINALIZER, USER, REFUSED),
+    ("managed allocated", STRIP_FINALIZER, KCM, REFUSED),
+    ("unmanaged allocated", STRIP_FINALIZER, USER, ALLOWED),
+    # deletion and the extended-resource annotation
+    ("managed free", DELETE, USER, ALLOWED),
+    ("managed allocated", DELETE, USER, ALLOWED),
+    ("managed free", DELETE, COLLECTOR, ALLOWED),
+    ("managed free", ANNOTATE_EXTENDED, USER, REFUSED),
+    ("unmanaged free", ANNOTATE_EXTENDED, USER, REFUSED),
+    ("unmanaged free", ANNOTATE_EXTENDED, SCHEDULER, ALLOWED),
+]
+
+
+def _names() -> list[str]:
+    known = {id(value): name for name, value in globals().items() if name.isupper()}
+    return [
+        f"{kind.replace(' ', '-')}-{known[id(action)]}-{user.rpartition(':')[2]}" for kind, action, user, _ in CLAIM_WRITES
+    ]
+
+
+@pytest.mark.parametrize(("kind", "action", "user", "allowed"), CLAIM_WRITES, ids=_names())
+def test_who_may_write_what_to_a_claim(cluster: Cluster, kind: str, action: Action, user: str, allowed: bool) -> None:
+    stored = cluster.claim(kind)
+    method, below, body, content_type = action(stored)
+    path = f"{claims(stored['metadata']['namespace'])}/{stored['metadata']['name']}{below}"
+
+    status, answer = cluster.call(user, method, path, body, content_type)
+
+    if allowed:
+        assert status < 300, answer
+    else:
+        assert status == 403, answer
+        assert "ValidatingAdmissionPolicy 'dra-operator-" in answer["message"]
+
+
+def test_a_status_write_takes_off_neither_label_nor_finalizer(cluster: Cluster) -> None:
+    """Drivers may write status: either the API server ignores metadata there, or the policy refuses."""
+    for change in (STRIP_FINALIZER_OF_STATUS, _put_status(lambda stored: stored["metadata"].pop("labels"))):
+        stored = cluster.claim("managed allocated")
+        path = f"{claims('default')}/{stored['metadata']['name']}"
+        method, below, body, content_type = change(stored)
+        cluster.call(DRIVER, method, path + below, body, content_type)
+        after = cluster.must(USER, "GET", path)
+        assert after["metadata"]["labels"][MANAGED] == "true"
+        assert FINALIZER in after["metadata"]["finalizers"]
+
+
+CREATED_CLAIMS = {
+    "an ordinary one": ("default", USER, {}, True),
+    "one labelled false by its author": ("default", USER, {"labels": {MANAGED: "false", "app": "x"}}, True),
+    "one that has finalizers": ("default", USER, {"finalizers": ["example.com/mine"]}, True),
+    "one generated for a pod": ("default", KCM, {"annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"}}, True),
+    "one in kube-system": ("kube-system", USER, {}, False),
+    "one in an exempt namespace": ("exempt", USER, {}, False),
+    "an extended resource's": ("default", SCHEDULER, {"annotations": {EXTENDED: "true"}}, False),
+    "a pod group's": ("default", KCM, {"ownerReferences": "PodGroup"}, False),
+    "one that names a pod group by hand": ("default", USER, {"ownerReferences": "PodGroup"}, True),
+    "one owned by a pod": ("default", KCM, {"ownerReferences": "Pod"}, True),
+}
+
+OWNERS = {
+    "PodGroup": {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "u1"},
+    "Pod": {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u2"},
+}
+
+
+@pytest.mark.parametrize("case", CREATED_CLAIMS)
+def test_new_claims_are_managed(cluster: Cluster, case: str) -> None:
+    namespace, user, metadata, managed = CREATED_CLAIMS[case]
+    if owner := metadata.get("ownerReferences"):
+        metadata = {**metadata, "ownerReferences": [OWNERS[owner]]}
+
+    stored = cluster.must(user, "POST", f"{claims(namespace)}?dryRun=All", claim(f"c{next(_numbers)}", **metadata))
+
+    assert (stored["metadata"].get("labels", {}).get(MANAGED) == "true") == managed
+    finalizers = stored["metadata"].get("finalizers", [])
+    assert (FINALIZER in finalizers) == managed
+    assert set(metadata.get("finalizers", ())) <= set(finalizers)
+
+
+CREATED_PODS = {
+    "an ordinary one": ("default", {}, [GATE]),
+    "one with another gate": ("default", {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, ["kueue.x-k8s.io/admission", GATE]),
+    "one with our gate already": ("default", {"schedulingGates": [{"name": GATE}]}, [GATE]),
+    "one from a template": ("default", {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}, [GATE]),
+    "one without claims": ("default", {"resourceClaims": []}, []),
+    "one with a node": ("default", {"nodeName": "n1"}, []),
+    "one of another scheduler": ("default", {"schedulerName": "volcano"}, []),
+    "one of a pod group": ("default", {"schedulingGroup": {"podGroupName": "g"}}, []),
+    "one in kube-system": ("kube-system", {}, []),
+    "one in an exempt namespace": ("exempt", {}, []),
+    "one of a DaemonSet": (
+        "default",
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}},
+        [GATE],
+    ),
+    # Merging into lists with doubles is where an ApplyConfiguration could stumble.
+    "one that names a variable and a port twice": (
+        "default",
+        {"container": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+                       "ports": [{"containerPort": 80, "name": "a"}, {"containerPort": 80, "name": "b"}]}},
+        [GATE],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CREATED_PODS)
+def test_new_pods_with_claims_are_gated(cluster: Cluster, case: str) -> None:
+    namespace, spec, gates = CREATED_PODS[case]
+    eventually(lambda: cluster.plane.client.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
+
+    stored = cluster.must(USER, "POST", f"{pods(namespace)}?dryRun=All", pod(f"p{next(_numbers)}", **spec))
+
+    assert [gate["name"] for gate in stored["spec"].get("schedulingGates", [])] == gates
+    assert stored["spec"].get("schedulingGroup") == spec.get("schedulingGroup")
+    for name in ("env", "ports"):
+        assert len(stored["spec"]["containers"][0].get(name, [])) == len(spec.get("container", {}).get(name, []))
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (claims("default"), claim("e", annotations={EXTENDED: "true"})),
+        (claims("exempt"), claim("e", annotations={EXTENDED: "false"})),
+        (templates("default"), {"metadata": {"name": "e"}, "spec": {"metadata": {"annotations": {EXTENDED: "true"}}, "spec": claim("x")["spec"]}}),
+    ],
+    ids=["claim", "claim in an exempt namespace", "template"],
+)  # fmt: skip
+def test_the_extended_resource_annotation_is_the_schedulers(cluster: Cluster, path: str, body: dict[str, Any]) -> None:
+    status, answer = cluster.call(USER, "POST", path, body)
+    assert status == 403
+    assert "is for kube-scheduler alone" in answer["message"]
+
+
+def test_reports_are_written_by_the_operator_alone(cluster: Cluster) -> None:
+    path = reports("default")
+    assert cluster.call(USER, "POST", path, report("r"))[0] == 403
+    stored = cluster.must(OPERATOR, "POST", path, report("r"))
+    assert cluster.call(USER, "PUT", f"{path}/r", {**stored, "status": {"phase": "Allocated"}})[0] == 403
+    # What the garbage collector does when a claim is deleted with --cascade=orphan.
+    stored = cluster.must(COLLECTOR, "PATCH", f"{path}/r", {"metadata": {"ownerReferences": None}}, MERGE_PATCH)
+    stored = cluster.must(OPERATOR, "PUT", f"{path}/r", {**stored, "status": {"phase": "Allocated"}})
+    assert stored["status"] == {"phase": "Allocated"}
+    cluster.must(USER, "DELETE", f"{path}/r")
+
+
+def test_policies_type_check(cluster: Cluster) -> None:
+    """A misspelt field would make a condition false for ever; the API server says so in the status."""
+    kinds = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    def checked() -> list[dict[str, Any]] | None:
+        found = cluster.must(USER, "GET", kinds)["items"]
+        return found if len(found) == 4 and all("typeChecking" in item.get("status", {}) for item in found) else None
+
+    for item in eventually(checked):
+        assert not item["status"]["typeChecking"].get("expressionWarnings"), item["metadata"]["name"]
+
+
+#: What the operator's account may do: (group, resource, verb, namespace, name).
+RIGHTS = [
+    *[("", kind, verb, "", "") for kind in ("pods", "nodes", "namespaces") for verb in ("list", "watch")],
+    *[("resource.k8s.io", kind, verb, "", "") for kind in
+      ("resourceclaims", "resourceclaimtemplates", "deviceclasses", "resourceslices", "devicetaintrules") for verb in ("list", "watch")],
+    *[("dra-operator.dev", kind, verb, "", "") for kind in ("allocationpolicies", "claimgroups", "networkdeviceclasses",
+      "claimreports", "deviceclassreports") for verb in ("list", "watch")],
+    *[("dra-operator.dev", kind, verb, "", "") for kind in ("claimreports", "deviceclassreports") for verb in ("create", "update", "delete")],
+    ("", "pods", "patch", "", ""),
+    ("", "pods/eviction", "create", "", ""),
+    ("policy", "poddisruptionbudgets", "list", "", ""),
+    ("scheduling.k8s.io", "priorityclasses", "watch", "", ""),
+    ("resource.k8s.io", "resourceclaims", "patch", "", ""),
+    ("resource.k8s.io", "resourceclaims/status", "update", "", ""),
+    ("resource.k8s.io", "resourceclaims/binding", "update", "", ""),
+    ("events.k8s.io", "events", "create", "default", ""),
+    ("coordination.k8s.io", "leases", "create", "dra-operator", ""),
+    ("coordination.k8s.io", "leases", "update", "dra-operator", "dra-operator"),
+]  # fmt: skip
+
+NO_RIGHTS = [
+    ("", "secrets", "list", "", ""),
+    ("", "configmaps", "list", "", ""),
+    ("", "pods", "delete", "", ""),
+    ("", "pods", "create", "", ""),
+    ("", "nodes", "patch", "", ""),
+    ("resource.k8s.io", "resourceclaims", "create", "", ""),
+    ("resource.k8s.io", "resourceclaims", "delete", "", ""),
+    ("resource.k8s.io", "deviceclasses", "update", "", ""),
+    ("resource.k8s.io", "resourceslices", "update", "", ""),
+    ("dra-operator.dev", "allocationpolicies", "update", "", ""),
+    ("coordination.k8s.io", "leases", "update", "dra-operator", "other"),
+    ("coordination.k8s.io", "leases", "create", "kube-system", ""),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "delete", "", ""),
+    ("rbac.authorization.k8s.io", "clusterroles", "update", "", ""),
+]
+
+
+def test_the_operator_has_its_rights_and_no_others(cluster: Cluster) -> None:
+    wrong = []
+    for expected, rows in ((True, RIGHTS), (False, NO_RIGHTS)):
+        for group, resource, verb, namespace, name in rows:
+            kind, _, subresource = resource.partition("/")
+            attributes = {"group": group, "resource": kind, "subresource": subresource, "verb": verb, "namespace": namespace, "name": name}
+            review = {"spec": {"user": OPERATOR, "resourceAttributes": attributes}}
+            answer = cluster.must(USER, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+            if answer["status"]["allowed"] != expected:
+                wrong.append((verb, resource, namespace, expected))
+    assert not wrong
+
+
+def test_the_operator_allocates_and_frees_with_its_own_rights(cluster: Cluster) -> None:
+    groups = ("system:serviceaccounts", "system:serviceaccounts:dra-operator", "system:authenticated")
+    stored = cluster.claim("managed free")
+    path = f"{claims('default')}/{stored['metadata']['name']}"
+
+    status, stored = cluster.call(OPERATOR, "PUT", f"{path}/status", allocated(stored), groups=groups)
+    assert status == 200, stored
+    status, stored = cluster.call(OPERATOR, "PUT", f"{path}/status", {**stored, "status": {}}, groups=groups)
+    assert status == 200, stored
+    note = {"metadata": {"annotations": {"dra-operator.dev/used-by": "p"}, "resourceVersion": stored["metadata"]["resourceVersion"]}}
+    status, stored = cluster.call(OPERATOR, "PATCH", path, note, MERGE_PATCH, groups=groups)
+    assert status == 200, stored
+
+
+def test_a_namespaces_editor_cannot_get_around_the_operator(cluster: Cluster) -> None:
+    """The built-in `edit` role plus ours: may use groups, read reports, and not write them."""
+    binding = {
+        "metadata": {"name": "bob"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    }
+    cluster.must(USER, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", binding)
+    groups = ("system:authenticated",)
+    group_path = "/apis/dra-operator.dev/v1alpha1/namespaces/default/claimgroups"
+    group = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "ClaimGroup", "metadata": {"name": "g"}, "spec": {"minMembers": 2}}
+
+    def may_list() -> bool:  # role aggregation takes a moment
+        return cluster.call("bob", "GET", reports("default"), groups=groups)[0] == 200
+
+    eventually(may_list)
+    status, made = cluster.call("bob", "POST", group_path, group, groups=groups)
+    assert status == 201, made
+    assert made["spec"]["timeout"] == "10m"
+    assert cluster.call("bob", "POST", reports("default"), report("mine"), groups=groups)[0] == 403
+    stored = cluster.claim("managed free")
+    status_path = f"{claims('default')}/{stored['metadata']['name']}/status"
+    assert cluster.call("bob", "PUT", status_path, allocated(stored), groups=groups)[0] == 403
+
+
+def test_applying_again_changes_nothing(cluster: Cluster) -> None:
+    listing = ("get", "crd,clusterrole,deployment,validatingadmissionpolicies,mutatingadmissionpolicies", "-A",
+               "-l", "app.kubernetes.io/name=dra-operator", "-o", "jsonpath={.items[*].metadata.generation}")  # fmt: skip
+    before = cluster.plane.kubectl(*listing)
+    cluster.plane.kubectl("apply", "--server-side", "-f", str(INSTALL))
+    assert cluster.plane.kubectl(*listing) == before
+
+
+def test_kustomize_renders_the_same_objects(cluster: Cluster) -> None:
+    """`kubectl apply -k manifests/base` and the rendered file are one."""
+    from ruamel.yaml import YAML
+
+    def objects(text: str) -> dict[tuple[str, str, str], Any]:
+        found = [item for item in YAML(typ="safe").load_all(text) if item]
+        return {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in found}
+
+    assert objects(cluster.plane.kubectl("kustomize", str(ROOT / "manifests" / "base"))) == objects(INSTALL.read_text())

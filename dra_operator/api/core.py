@@ -158,7 +158,7 @@ def _unschedulable(status: dict[str, Any]) -> str | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             if condition.get("reason") in ("Unschedulable", "SchedulerError"):
-                return condition.get("message") or condition["reason"]
+                return str(condition.get("message") or condition["reason"])
     return None
 
 
@@ -199,10 +199,8 @@ def _amounts(data: dict[str, Any] | None) -> dict[str, int]:
 
 def amount(resource: str, value: Quantity) -> int:
     """cpu in thousandths, everything else in whole units, both rounded up."""
-    milli = value.milli()
-    if resource == "cpu":
-        return milli
-    return -(-milli // 1000)
+    unit = 10**6 if resource == "cpu" else 10**9
+    return -(-value.nano // unit)
 
 
 def _add(total: dict[str, int], amounts: Resources) -> None:

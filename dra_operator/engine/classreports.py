@@ -59,7 +59,7 @@ class ClassReporter:
 
     def write(self, now: float) -> list[Decision]:
         state = self._state
-        fingerprint = (state.inventory.version, state.waiting_fingerprint(), len(self._classes))
+        fingerprint = (state.inventory.version, state.queue_changes, len(self._classes))
         if fingerprint == self._counted or self._sent:
             self._next = None
             return []

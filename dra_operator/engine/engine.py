@@ -55,6 +55,7 @@ class Engine:
         self._ownership = Ownership(self._state)
         self._unsynced = set(WATCHED)
         self._last_placement = float("-inf")
+        self._numbered_at = float("-inf")
         self._recheck: float | None = None
 
     # -- inputs
@@ -140,19 +141,27 @@ class Engine:
 
     def _place_waiting(self, now: float, writing: bool) -> list[Decision]:
         """The queue, in order: every waiting unit for which something may have changed is tried."""
-        waiting = sorted((unit for unit in self._state.units.values() if unit.waiting_since is not None), key=order)
-        decisions: list[Decision] = []
         self._recheck = None
-        for index, unit in enumerate(waiting):
-            if unit.position != index + 1:
-                unit.position = index + 1
-                self._mark_reports(unit)
+        waiting = sorted(self._state.waiting.values(), key=order)
+        self._number(waiting, now)
+        decisions: list[Decision] = []
+        for unit in waiting:
             if unit.not_before > now or unit.tried == self._state.changes:
                 continue
             decisions += self._try(unit, now, writing)
         for unit in waiting:
             decisions += self._show_to_autoscalers(unit, now, writing)
         return decisions
+
+    def _number(self, waiting: list[Unit], now: float) -> None:
+        """Positions for the reports. They shift with every unit that leaves, so reports are not rewritten for that alone at once."""
+        refresh = now - self._numbered_at >= self._state.settings.report_lazy
+        if refresh:
+            self._numbered_at = now
+        for index, unit in enumerate(waiting):
+            if refresh and unit.position != index + 1:
+                self._mark_reports(unit)
+            unit.position = index + 1
 
     def _try(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
         pod = self._pod(unit)
@@ -173,14 +182,13 @@ class Engine:
         """The unit's writes: all of its allocations at once; where a finalizer is missing, that first."""
         state = self._state
         unit.warnings, unit.impossible = placed.warnings, False
-        unit.position = None
         self._last_placement = now
         if pod is not None and placed.node is not None:
             state.ledger.occupy(pod, placed.node)
         managed = [(seen, allocation) for seen, allocation in placed.allocations if seen.managed]
         writes = [allocate(state, seen, allocation, pod, unit.key, placed.node, now) for seen, allocation in managed]
         waited = now - (unit.waiting_since or now)
-        unit.waiting_since = None
+        state.pause(unit)
         if waited >= state.settings.report_soon:
             for seen, allocation in managed:
                 names = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in allocation.results)
@@ -253,7 +261,7 @@ class Engine:
             self._reporter.next_wake(),
             self._class_reporter.next_wake(),
             self._recheck,
-            min((unit.not_before for unit in state.units.values() if unit.not_before > now), default=None),
+            min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),
         ]
         return min((time for time in times if time is not None), default=None)
 
@@ -268,4 +276,4 @@ class Engine:
     @property
     def waiting(self) -> int:
         """How many units wait for devices."""
-        return sum(unit.waiting_since is not None for unit in self._state.units.values())
+        return len(self._state.waiting)

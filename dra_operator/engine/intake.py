@@ -200,10 +200,10 @@ class Intake:
     # -- what devices there are
 
     def _apply_slice(self, raw: Raw) -> None:
-        slice = ResourceSlice.from_dict(raw)
-        self._users_stale(slice.name)
-        self._state.inventory.apply_slice(slice)
-        self._users_stale(slice.name)
+        found = ResourceSlice.from_dict(raw)
+        self._users_stale(found.name)
+        self._state.inventory.apply_slice(found)
+        self._users_stale(found.name)
         self._state.relaid()
 
     def _remove_slice(self, key: Key) -> None:

@@ -36,7 +36,7 @@ class Lifecycle:
         for key in pods:
             pod = self._state.view.pods.get(key)
             if pod is None:
-                self._state.units.pop(UnitKey("pod", key), None)
+                self._state.drop_unit(UnitKey("pod", key))
             else:
                 decisions += self._look_at_pod(pod, now)
         return decisions
@@ -70,11 +70,11 @@ class Lifecycle:
         state = self._state
         seen = state.view.claims.get(key)
         if seen is None:
-            state.units.pop(UnitKey("claim", key), None)
+            state.drop_unit(UnitKey("claim", key))
             return
         unit_key = UnitKey("claim", key)
         if seen.allocated or not is_bare(seen, state.view):
-            state.units.pop(unit_key, None)
+            state.drop_unit(unit_key)
             return
         created = seen.claim.meta.created or now
         if created + state.settings.bare_claim_age > now:
@@ -82,15 +82,13 @@ class Lifecycle:
             return
         unit = state.units.get(unit_key)
         if unit is None or unit.uid != seen.uid:
-            unit = state.units[unit_key] = Unit(unit_key, seen.uid, (key,), created)
+            unit = state.new_unit(Unit(unit_key, seen.uid, (key,), created))
         self._wait(unit, priority_of_claim(seen, state), now)
 
     def _wait(self, unit: Unit, priority: int, now: float) -> None:
         """The unit needs devices: into the queue."""
         unit.priority = priority
-        unit.tried = -1
-        if unit.waiting_since is None:
-            unit.waiting_since = now
+        self._state.wait(unit, now)
         for key in unit.claims:
             self._state.stale_reports[key] = None
 
@@ -105,11 +103,11 @@ class Lifecycle:
             case Standing.PLACE:
                 return self._advance(pod, found, now)
             case Standing.LEAVE:
-                state.units.pop(UnitKey("pod", pod.key), None)
+                state.drop_unit(UnitKey("pod", pod.key))
                 return self._leave(pod, now)
             case _:
                 if found.standing is not Standing.INCOMPLETE or state.ledger.place_of(pod.meta.uid) is None:
-                    state.units.pop(UnitKey("pod", pod.key), None)
+                    state.drop_unit(UnitKey("pod", pod.key))
                 if found.standing in (Standing.BOUND, Standing.GONE):
                     state.writes.gone(pod.meta.uid)
                 return []
@@ -138,10 +136,10 @@ class Lifecycle:
         key = UnitKey("pod", pod.key)
         unit = state.units.get(key)
         if unit is None or unit.uid != pod.meta.uid:
-            unit = state.units[key] = Unit(key, pod.meta.uid, found.claims, pod.meta.created or now)
+            unit = state.new_unit(Unit(key, pod.meta.uid, found.claims, pod.meta.created or now))
         unit.claims = found.claims
         for claim in found.claims:
-            state.units.pop(UnitKey("claim", claim), None)
+            state.drop_unit(UnitKey("claim", claim))
         seen = [state.view.claims[claim] for claim in found.claims]
         if any(state.writes.get(claim.uid) is not None for claim in seen):
             return []
@@ -150,7 +148,8 @@ class Lifecycle:
                 state.freed()
             self._wait(unit, priority_of_pod(pod, seen, state), now)
             return []
-        unit.waiting_since, unit.position, unit.failures = None, None, 0
+        state.stop_waiting(unit)
+        unit.failures = 0
         unit.block("", "")
         return self._bind(unit, pod, seen, now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from dra_operator.allocator import Failed, Problem, Solved, Unsolved, solve, strategy_named
+from dra_operator.allocator import Failed, Problem, Solved, Strategy, solve
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.engine.state import State
@@ -113,7 +113,7 @@ class Placer:
             nodes=self._candidates(pod, fixed),
             fits=None if pod is None else self._fits(pod, fixed, avoided, misfits, empty=empty),
             needs_node=pod is not None,
-            strategy=strategy_named(terms.placement.strategy),
+            strategy=Strategy(terms.placement.strategy),
             cost=None if pod is None or empty else lambda name: state.ledger.cost(pod, name),
             ignore_usage=empty,
         )
@@ -124,15 +124,12 @@ class Placer:
         finally:
             for revert in reversed(reverts):
                 revert()
-        match answer:
-            case Solved():
-                return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), answer.warnings_text)
-            case Unsolved():
-                return blocker_of_search(
-                    answer, problem.claims, [found for found in misfits.values() if found is not None]
-                )
-            case Failed():
-                return blocker_of_failure(answer)
+        if isinstance(answer, Solved):
+            warnings = tuple(map(str, answer.warnings))
+            return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
+        if isinstance(answer, Failed):
+            return blocker_of_failure(answer)
+        return blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
 
     def _judge(
         self,

@@ -63,7 +63,9 @@ class Reporter:
         report.version, report.number, report.uid = known.meta.resource_version, number, known.meta.uid
         report.owner, report.status = known.claim_uid, dict(known.status)
         if first:
-            # What must outlive a restart: which nodes to avoid, and for whom.
+            # What must outlive a restart: since when it waits, which nodes to avoid, and for whom.
+            if known.waiting_since is not None and not known.status.get("devices"):
+                self._state.waited_before[known.meta.key] = known.waiting_since
             for entry in known.avoid:
                 if entry.owner:
                     self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Node, Pod
@@ -33,13 +34,18 @@ class Lost:
 
 @dataclass(slots=True)
 class State:
-    """`changes` counts changes that can make a waiting unit fit; `layout` those of them that are not mere releases."""
+    """`waited_before` is since when claims waited according to reports from before a restart.
+
+    `changes` counts changes that can make a waiting unit fit; `layout` those of them that are not mere releases."""
 
     settings: EngineSettings
     view: View = field(default_factory=View)
     inventory: Inventory = field(default_factory=Inventory)
     policies: PolicyBook = field(default_factory=PolicyBook)
     units: dict[UnitKey, Unit] = field(default_factory=dict)
+    waiting: dict[UnitKey, Unit] = field(default_factory=dict)
+    queue_changes: int = 0
+    waited_before: dict[Key, float] = field(default_factory=dict)
     dirty_pods: dict[Key, None] = field(default_factory=dict)
     dirty_claims: dict[Key, None] = field(default_factory=dict)
     stale_reports: dict[Key, None] = field(default_factory=dict)
@@ -78,9 +84,44 @@ class State:
         for pod in pods:
             self.dirty_pods[pod.key] = None
 
-    def event(self, regarding: dict[str, str], type: str, reason: str, action: str, note: str) -> None:
-        kind = "Warning" if type == "Warning" else "Normal"
-        self.events.append(RecordEvent(self.writes.next_id(), regarding, kind, reason, action, note))
+    def event(
+        self, regarding: dict[str, str], type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+    ) -> None:
+        self.events.append(RecordEvent(self.writes.next_id(), regarding, type, reason, action, note))
+
+    # -- the queue
+
+    def wait(self, unit: Unit, now: float) -> None:
+        """The unit needs devices; it is tried again in this pass."""
+        unit.tried = -1
+        if unit.waiting_since is None:
+            known = [self.waited_before.get(key, now) for key in unit.claims]
+            unit.waiting_since = min([now, *known])
+        self.waiting[unit.key] = unit
+        self.queue_changes += 1
+
+    def pause(self, unit: Unit) -> None:
+        """Its writes are under way; should they fail, it has waited since the beginning."""
+        self.waiting.pop(unit.key, None)
+        self.queue_changes += 1
+
+    def stop_waiting(self, unit: Unit) -> None:
+        if self.waiting.pop(unit.key, None) is not None:
+            self.queue_changes += 1
+        for key in unit.claims:
+            self.waited_before.pop(key, None)
+        unit.waiting_since, unit.position = None, None
+
+    def drop_unit(self, key: UnitKey) -> None:
+        unit = self.units.pop(key, None)
+        if unit is not None:
+            self.stop_waiting(unit)
+
+    def new_unit(self, unit: Unit) -> Unit:
+        """Replaces what was known of a pod or claim of the same name."""
+        self.drop_unit(unit.key)
+        self.units[unit.key] = unit
+        return unit
 
     # -- usage
 
@@ -105,21 +146,15 @@ class State:
     def waiting_by_class(self) -> dict[str, list[float]]:
         """Since when the claims of each class wait that are in the queue."""
         found: dict[str, list[float]] = {}
-        for unit in self.units.values():
-            if unit.waiting_since is None:
-                continue
+        for unit in self.waiting.values():
             for key in unit.claims:
                 seen = self.view.claims.get(key)
                 if seen is None or seen.allocated:
                     continue
                 details = (detail for request in seen.claim.spec.requests for detail in request.details)
                 for name in {detail.device_class_name for detail in details}:
-                    found.setdefault(name, []).append(unit.waiting_since)
+                    found.setdefault(name, []).append(unit.waiting_since or 0.0)
         return found
-
-    def waiting_fingerprint(self) -> int:
-        """Changes when who waits changes."""
-        return hash(tuple(unit.uid for unit in self.units.values() if unit.waiting_since is not None))
 
     def allocation_of(self, seen: SeenClaim) -> Allocation | None:
         """The claim's allocation as seen, or as being written."""

@@ -78,7 +78,7 @@ def count_class(snapshot: Snapshot, name: str) -> ClassCount:
 
 def _matches(selectors: list[Selector], device: object) -> bool | str:
     try:
-        return all(selector.matches(device) for selector in selectors)  # type: ignore[arg-type]
+        return all(selector.matches(device) for selector in selectors)
     except EvaluationError as error:
         return str(error)
 
@@ -89,8 +89,8 @@ def _count_unusable(snapshot: Snapshot, selectors: list[Selector]) -> int:
     for pool in snapshot.inventory.pools.values():
         if pool.content.usable:
             continue
-        for slice in pool.content.slices:
-            for device in slice.devices:
+        for published in pool.content.slices:
+            for device in published.devices:
                 bound = bind_device(pool.id.driver, device.attributes, device.capacity, device.allow_multiple)
                 count += _matches(selectors, bound) is True
     return count

@@ -1,0 +1,95 @@
+"""One line on why a unit could not be placed, made from what the search counted. The full report has more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dra_operator.allocator import Failed, RequestStats, Unsolved
+from dra_operator.api.claims import ResourceClaim
+from dra_operator.queue.nodefit import Misfit, describe_misfits
+
+#: Failures of the claim or class as they are written: no change of the inventory alone would help.
+_FINAL = frozenset({"claim", "class", "selector", "capacity", "constraint", "limit"})
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """`reason` is one word for programs. `final`: an error in the claim, its class or its policy, not a shortage."""
+
+    reason: str
+    message: str
+    final: bool = False
+
+
+def blocker_of_failure(failed: Failed) -> Blocker:
+    """The problem cannot be solved as it stands, or not within the work budget."""
+    reason = failed.reason or _REASONS.get(failed.kind, "Invalid")
+    return Blocker(reason, failed.message, final=failed.kind in _FINAL)
+
+
+_REASONS = {
+    "claim": "InvalidClaim",
+    "class": "ClassNotUsable",
+    "selector": "SelectorError",
+    "capacity": "InvalidCapacityRequest",
+    "constraint": "ConstraintError",
+    "pool": "PoolUnusable",
+    "limit": "TooManyDevices",
+}
+
+
+def blocker_of_search(unsolved: Unsolved, claims: Sequence[ResourceClaim], misfits: Sequence[Misfit]) -> Blocker:
+    """Nothing fits now: which request fails for what, then the nodes that the pod itself does not fit."""
+    lines = [_request_line(stats, claims) for stats in unsolved.requests]
+    short = [line for line in lines if line is not None]
+    errors = [str(warning) for warning in unsolved.warnings[:1]]
+    parts = [*short, *(f"pool {pool}" for pool in unsolved.pools[:3])]
+    if misfits:
+        parts.append(f"the pod does not fit {describe_misfits(misfits)}")
+    if unsolved.warnings and all(stats.selector_errors for stats in unsolved.requests if not stats.available):
+        parts = [*errors, *parts]
+        if all(stats.available == 0 and stats.allocated == 0 for stats in unsolved.requests if stats.selector_errors):
+            return Blocker("SelectorError", "; ".join(parts))
+    if not parts:
+        parts.append(
+            "no node has all the devices together" if len(unsolved.requests) > 1 else "no node has the devices"
+        )
+    nodes_only = misfits and all(stats.available for stats in unsolved.requests)
+    return Blocker("NoFittingNode" if nodes_only else "NoDevices", "; ".join(parts))
+
+
+def _request_line(stats: RequestStats, claims: Sequence[ResourceClaim]) -> str | None:
+    """ "request gpu of claim a: 8 devices of class x seen: 2 do not match the class, 6 allocated"; None if it is not short."""
+    if stats.available and stats.wanted is not None and stats.most_on_a_node >= stats.wanted and not _combined(stats):
+        return None
+    name = claims[stats.claim].meta.name or "(unnamed)"
+    head = f"request {stats.request} of claim {name} (class {stats.device_class}"
+    head += "" if stats.wanted is None or stats.wanted == 1 else f", {stats.wanted} devices on one node"
+    head += ")"
+    if not stats.seen:
+        return f"{head}: no devices in reach"
+    causes = [f"{count} {text}" for count, text in _causes(stats) if count]
+    if stats.available:
+        causes.append(f"{stats.available} free, at most {stats.most_on_a_node} on one node")
+    return f"{head}: of {stats.seen} devices {', '.join(causes)}"
+
+
+def _combined(stats: RequestStats) -> bool:
+    return bool(stats.counters or stats.capacity or stats.constraint)
+
+
+def _causes(stats: RequestStats) -> list[tuple[int, str]]:
+    return [
+        (sum(stats.class_selectors.values()), "do not match the class"),
+        (sum(stats.request_selectors.values()), "do not match the request's selectors"),
+        (stats.selector_errors, "make a selector fail"),
+        (stats.node, "are on nodes that are out of the question"),
+        (stats.unsupported, "need features that are off"),
+        (stats.allocated, "are allocated"),
+        (stats.held, "are held for others"),
+        (stats.tainted, "have taints that are not tolerated"),
+        (stats.counters, "lack shared counters"),
+        (stats.capacity, "lack capacity"),
+        (stats.constraint, "break a constraint"),
+    ]

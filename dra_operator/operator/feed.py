@@ -6,14 +6,13 @@ older than what is known, and turns a complete list into `replaced` and, the fir
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dra_operator.api.meta import Key
 from dra_operator.cluster.kubernetes.listing import EventType, Page, key_of
-from dra_operator.cluster.rest import CLAIM_REPORTS, Resource
+from dra_operator.cluster.rest import Resource
 from dra_operator.operator.freshness import Ledger, revision_of
 from dra_operator.operator.metrics import Metrics
 
@@ -48,7 +47,6 @@ class Feed:
         self._post = post
         self._metrics = metrics
         self._ordered = ordered
-        self._phases = Phases(metrics) if resource is CLAIM_REPORTS else None
         self.reset()
 
     def reset(self) -> None:
@@ -56,8 +54,6 @@ class Feed:
         self._ledger = Ledger(ordered=self._ordered)
         self._whole = False
         self.synced = False
-        if self._phases:
-            self._phases.clear()
 
     def is_news(self, item: dict[str, Any]) -> bool:
         """False for an object that this feed has in the same or a newer state (a sign that the source listed again)."""
@@ -76,8 +72,6 @@ class Feed:
         if not self._whole:
             return
         alive = self._ledger.complete(keys, int(revision or 0))
-        if self._phases:
-            self._phases.keep(alive)
         first, self.synced = not self.synced, True
         self._post(Replaced(self.resource.kind, alive, first))
 
@@ -91,35 +85,4 @@ class Feed:
 
     def _observe(self, type: EventType, key: Key, item: dict[str, Any]) -> None:
         self._metrics.observed.labels(self.resource.kind, type).inc()
-        if self._phases:
-            self._phases.note(key, None if type == "DELETED" else (item.get("status") or {}).get("phase"))
         self._post(Observed(self.resource.kind, type, key, item))
-
-
-class Phases:
-    """Claims by the phase of their report, as the metric `dra_operator_claims`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._gauge = metrics.claims
-        self._of: dict[Key, str] = {}
-        self._count: Counter[str] = Counter()
-
-    def note(self, key: Key, phase: str | None) -> None:
-        """`None`: the report is gone."""
-        before = self._of.pop(key, None)
-        if before is not None:
-            self._add(before, -1)
-        if phase is not None:
-            self._of[key] = phase
-            self._add(phase, 1)
-
-    def keep(self, keys: set[Key]) -> None:
-        for key in [key for key in self._of if key not in keys]:
-            self.note(key, None)
-
-    def clear(self) -> None:
-        self.keep(set())
-
-    def _add(self, phase: str, by: int) -> None:
-        self._count[phase] += by
-        self._gauge.labels(phase).set(self._count[phase])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -18,6 +18,7 @@ import structlog
 from dra_operator.api.meta import Key, parse_time
 from dra_operator.cluster.kubernetes.listing import EventType
 from dra_operator.engine.decisions import Decision, Outcome, PatchClaim, WriteClaimStatus
+from dra_operator.engine.phases import PhaseChange
 from dra_operator.operator.feed import News, Observed, Replaced
 from dra_operator.operator.freshness import revision_of
 from dra_operator.operator.metrics import Metrics
@@ -39,6 +40,10 @@ class Brain(Protocol):
     def decide(self, now: float) -> list[Decision]: ...
     def settle(self, outcome: Outcome, now: float) -> None: ...
     def next_wake(self, now: float) -> float | None: ...
+    def journal(self) -> Sequence[PhaseChange]: ...
+    def phases(self) -> dict[str, int]: ...
+    @property
+    def waiting(self) -> int: ...
 
 
 class Submit(Protocol):
@@ -90,6 +95,8 @@ class Loop:
         self._crashes = 0
         self._crashed_at = float("-inf")
         self._pause = 0.0
+        self._phases: set[str] = set()
+        self._told_at = float("-inf")
         self._recovery: asyncio.Task[None] | None = None
         self.last_turn = steady()
         """When the loop last turned, by `steady`; the health probe reads it."""
@@ -110,10 +117,12 @@ class Loop:
         self._news.set()
 
     def follow(self) -> None:
-        """Another replica may lead. Keep observing, decide nothing, take back what has not been sent."""
+        """Another replica may lead: decide nothing, take back what has not been sent, follow with a fresh engine.
+
+        The old one waits for answers and would repeat what it did not get through, evictions too, when it leads again.
+        """
         self._leading = False
-        if self._writer:
-            self._writer.drop("NotLeader")
+        self._replace_engine(0.0, "NotLeader")
 
     def stop(self) -> None:
         self._stopped = True
@@ -121,10 +130,13 @@ class Loop:
     # -- the loop
 
     async def run(self) -> None:
+        """Raises only what the sources raise while they start over."""
         try:
             while True:
                 await self._wait()
                 self.turn()
+                if self._recovery and self._recovery.done() and not self._recovery.cancelled():
+                    self._recovery.result()
         finally:
             if self._recovery:
                 self._recovery.cancel()
@@ -243,8 +255,29 @@ class Loop:
             action = decision.action if isinstance(decision, WriteClaimStatus | PatchClaim) else ""
             self._metrics.decisions.labels(type(decision).__name__, action).inc()
         self._writer.submit(decisions, self._generation)
+        try:
+            self._tell(self._engine)
+        except Exception as error:
+            self._crash(error)
 
-    # -- a crash inside the engine
+    def _tell(self, engine: Brain) -> None:
+        """The engine's own account of what happened, for logs and metrics."""
+        for change in engine.journal():
+            log.info(
+                "claim",
+                claim=str(change.claim), phase=change.phase, reason=change.reason, message=change.message,
+                node=change.node,
+            )  # fmt: skip
+        if self._steady() - self._told_at < self._settings.heartbeat:
+            return
+        self._told_at = self._steady()
+        self._metrics.waiting.set(engine.waiting)
+        phases = engine.phases()
+        self._phases |= phases.keys()
+        for phase in self._phases:
+            self._metrics.claims.labels(phase).set(phases.get(phase, 0))
+
+    # -- a fresh engine
 
     def _crash(self, error: Exception) -> None:
         """Its state may be half changed: throw it away and read everything back from the API, where all state is."""
@@ -255,11 +288,17 @@ class Loop:
         self._pause = min(self._settings.crash_pause * 2**self._crashes, self._settings.longest_crash_pause)
         self._crashes += 1
         log.error("the engine crashed; a fresh one starts from a new list", restart_in=self._pause, exc_info=error)
+        self._replace_engine(self._pause, "EngineRestart")
+
+    def _replace_engine(self, pause: float, reason: str) -> None:
         self._engine = None
         self._wake = None
         self._generation += 1
+        self._pause = pause
+        for phase in self._phases:
+            self._metrics.claims.labels(phase).set(0)
         if self._writer:
-            self._writer.drop("EngineRestart")
+            self._writer.drop(reason)
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.get_running_loop().create_task(self._recover(), name="engine restart")
 

@@ -27,7 +27,8 @@ class Metrics:
 
         self.decisions = counter("decisions", "Decisions of the engine.", "kind", "action")
         self.outcomes = counter("outcomes", "What became of them; 0: no answer.", "kind", "status", "reason")
-        self.claims = gauge("claims", "Claims by the phase of their report.", "phase")
+        self.claims = gauge("claims", "Managed claims by phase, as the leader sees them.", "phase")
+        self.waiting = gauge("waiting_units", "Units (pods, bare claims, groups) waiting for devices.")
         self.allocation_seconds = histogram(
             "allocation_seconds", "From a claim's creation to its allocation by us.", WAITS
         )

@@ -1,0 +1,86 @@
+"""Where the API server is read from, and what is said when it is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dra_operator.cluster.kubernetes.connection import NoConnection, load, own_namespace
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: first
+clusters:
+- {name: one, cluster: {server: "http://127.0.0.1:1/"}}
+- {name: two, cluster: {server: "http://127.0.0.1:2"}}
+contexts:
+- {name: first, context: {cluster: one, user: u}}
+- {name: second, context: {cluster: two, user: u}}
+users:
+- {name: u, user: {tokenFile: token}}
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("abc\n")
+    path = tmp_path / "config"
+    path.write_text(KUBECONFIG)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("context", "server"), [(None, "http://127.0.0.1:1"), ("second", "http://127.0.0.1:2")]
+)
+async def test_a_kubeconfig_is_read(kubeconfig: Path, context: str | None, server: str) -> None:
+    connection = await load(str(kubeconfig), context)
+    assert connection.server == server
+    assert connection.tls() is None
+    assert await connection.authorization() == "Bearer abc"
+
+
+async def test_a_token_file_is_read_again_when_it_is_old(kubeconfig: Path, tmp_path: Path) -> None:
+    connection = await load(str(kubeconfig), token_refresh=60)
+    now = connection._clock()
+    connection._clock = lambda: now
+    (tmp_path / "token").write_text("next")
+    assert await connection.authorization() == "Bearer abc"
+    connection._clock = lambda: now + 61
+    assert await connection.authorization() == "Bearer next"
+
+
+async def test_a_file_that_is_being_replaced_keeps_the_old_token(kubeconfig: Path, tmp_path: Path) -> None:
+    connection = await load(str(kubeconfig), token_refresh=0)
+    kubeconfig.write_text("clusters: [")
+    assert await connection.authorization() == "Bearer abc"
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "said"),
+    [
+        (None, None, "does not exist; name one with --kubeconfig"),
+        ("clusters: [", None, "cannot be used"),
+        ("", None, "cannot be used"),
+        (KUBECONFIG, "third", "third"),
+        (KUBECONFIG.replace("tokenFile: token", "tokenFile: nothing"), None, "nothing"),
+    ],
+)
+async def test_what_cannot_be_read_is_said(tmp_path: Path, text: str | None, context: str | None, said: str) -> None:
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(NoConnection, match=said):
+        await load(str(path), context)
+
+
+async def test_an_unreadable_authority_is_said(kubeconfig: Path) -> None:
+    connection = await load(str(kubeconfig))
+    connection.server, connection.ca_path = "https://127.0.0.1:1", "/nowhere/ca.crt"
+    with pytest.raises(NoConnection, match="certificates"):
+        connection.tls()
+
+
+def test_outside_a_cluster_the_namespace_is_the_default() -> None:
+    assert own_namespace("dra-operator") == "dra-operator"

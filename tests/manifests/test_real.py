@@ -1,170 +1,44 @@
-"""The manifests on a real API server: one apply installs them, and the admission policies let pass and refuse what design §3.1 says.
-
-A control plane of its own, since the policies gate every pod with claims and no operator runs here. Users are impersonated, with
-all RBAC rights, so that only admission can refuse; the rights of the operator itself are tested without them.
-"""
+"""The manifests on a real API server: one apply installs them, and the admission policies let pass and refuse what design §3.1 says."""
 
 from __future__ import annotations
 
 import copy
-import http.client
-import itertools
-import json
-import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from ruamel.yaml import YAML
 
-from devcluster import ControlPlane, eventually
-from devcluster.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, read_kubeconfig
+from devcluster import eventually
+from devcluster.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from tests.manifests.impersonation import (
+    COLLECTOR,
+    DRIVER,
+    EXTENDED,
+    FINALIZER,
+    GATE,
+    KCM,
+    MANAGED,
+    OPERATOR,
+    SCHEDULER,
+    USER,
+    Cluster,
+    allocated,
+    claim,
+    claims,
+    numbers,
+    pod,
+    pods,
+    report,
+    reports,
+    templates,
+)
 
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 INSTALL = ROOT / "manifests" / "install.yaml"
-MANAGED = "dra-operator.dev/managed"
-GATE = "dra-operator.dev/allocation"
-FINALIZER = "resource.kubernetes.io/delete-protection"
-EXTENDED = "resource.kubernetes.io/extended-resource-claim"
-
-OPERATOR = "system:serviceaccount:dra-operator:dra-operator"
-SCHEDULER = "system:kube-scheduler"
-KCM = "system:serviceaccount:kube-system:resourceclaim-controller"
-COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
-DRIVER = "system:serviceaccount:gpu-driver:plugin"
-USER = "alice"
-
-_numbers = itertools.count(1)
-
-
-class Cluster:
-    """The API as any user; answers are (HTTP status, body)."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self.plane = plane
-        server, self._token, authority = read_kubeconfig(plane.kubeconfig)
-        self._address = urlsplit(server)
-        self._tls = ssl.create_default_context(cadata=authority.decode())
-
-    def call(
-        self,
-        user: str,
-        method: str,
-        path: str,
-        body: Any = None,
-        content_type: str = "application/json",
-        groups: tuple[str, ...] = ("system:masters",),
-    ) -> tuple[int, Any]:
-        connection = http.client.HTTPSConnection(
-            self._address.hostname or "", self._address.port, timeout=30, context=self._tls
-        )
-        connection.putrequest(method, path)
-        connection.putheader("Authorization", f"Bearer {self._token}")
-        connection.putheader("Content-Type", content_type)
-        connection.putheader("Impersonate-User", user)
-        for group in groups:
-            connection.putheader("Impersonate-Group", group)
-        data = b"" if body is None else json.dumps(body).encode()
-        connection.putheader("Content-Length", str(len(data)))
-        connection.endheaders(data)
-        answer = connection.getresponse()
-        decoded = json.loads(answer.read())
-        connection.close()
-        return answer.status, decoded
-
-    def must(self, user: str, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        status, answer = self.call(user, method, path, body, content_type)
-        assert status < 300, answer
-        return answer
-
-    def claim(self, kind: str, namespace: str = "default") -> dict[str, Any]:
-        """A claim that is `managed` or `unmanaged`, then `free` or `allocated`, made as they come about."""
-        owner, state = kind.split()
-        name = f"c{next(_numbers)}"
-        body = claim(name)
-        if owner == "unmanaged":
-            namespace = "exempt"
-        path = claims(namespace)
-        stored: dict[str, Any] = self.must(USER, "POST", path, body)
-        if state == "allocated":
-            if owner == "unmanaged":
-                finalizer = {"metadata": {"finalizers": [FINALIZER]}}
-                stored = self.must(SCHEDULER, "PATCH", f"{path}/{name}", finalizer, MERGE_PATCH)
-            writer = OPERATOR if owner == "managed" else SCHEDULER
-            stored = self.must(writer, "PUT", f"{path}/{name}/status", allocated(stored))
-        return stored
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A control plane on which one `kubectl apply` installed everything, from nothing."""
-    # The gate lets pods name a PodGroup; the groups themselves are not needed.
-    with ControlPlane.start(scheduler=False, kubelet=False, feature_gates={"GenericWorkload": True}) as plane:
-        applied = plane.kubectl("apply", "--server-side", "-f", str(INSTALL))
-        assert "deployment.apps/dra-operator serverside-applied" in applied
-        cluster = Cluster(plane)
-        cluster.must(USER, "POST", "/api/v1/namespaces", {"metadata": {"name": "exempt", "labels": {MANAGED: "false"}}})
-        eventually(lambda: plane.client.get("/api/v1/namespaces/default/serviceaccounts/default"))
-        eventually(lambda: plane.client.get("/api/v1/namespaces/exempt/serviceaccounts/default"))
-        eventually(lambda: policies_act(cluster), what="the policies are in force")
-        yield cluster
-
-
-def policies_act(cluster: Cluster) -> bool:
-    """All of them: the API server compiles new policies a moment after they are stored."""
-    probes = [
-        cluster.call(USER, "POST", f"{claims('default')}?dryRun=All", claim("probe", annotations={EXTENDED: "true"})),
-        cluster.call(USER, "POST", f"{reports('default')}?dryRun=All", report("probe")),
-    ]
-    created = cluster.must(USER, "POST", f"{claims('default')}?dryRun=All", claim("probe"))
-    gated = cluster.must(USER, "POST", f"{pods('default')}?dryRun=All", pod("probe"))
-    refused = all(status == 403 for status, _ in probes)
-    return refused and MANAGED in created["metadata"].get("labels", {}) and bool(gated["spec"].get("schedulingGates"))
-
-
-def claims(namespace: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
-
-
-def templates(namespace: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates"
-
-
-def pods(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods"
-
-
-def reports(namespace: str) -> str:
-    return f"/apis/dra-operator.dev/v1alpha1/namespaces/{namespace}/claimreports"
-
-
-def claim(name: str, **metadata: Any) -> dict[str, Any]:
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
-    return {"metadata": {"name": name, **metadata}, "spec": {"devices": {"requests": [request]}}}
-
-
-def allocated(stored: dict[str, Any]) -> dict[str, Any]:
-    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
-    allocation = {"devices": {"results": [result]}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
-    return {**stored, "status": {"allocation": allocation}}
-
-
-def pod(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "pause", **spec.pop("container", {})}
-    body = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": "none"}], **spec}
-    return {"metadata": {"name": name, "labels": labels or {}}, "spec": body}
-
-
-def report(name: str, phase: str = "Queued") -> dict[str, Any]:
-    return {
-        "apiVersion": "dra-operator.dev/v1alpha1",
-        "kind": "ClaimReport",
-        "metadata": {"name": name},
-        "status": {"phase": phase},
-    }
 
 
 # What is done to a claim as stored: (method, path below it, body, content type).
@@ -261,7 +135,8 @@ CLAIM_WRITES = [
 def _names() -> list[str]:
     known = {id(value): name for name, value in globals().items() if name.isupper()}
     return [
-        f"{kind.replace(' ', '-')}-{known[id(action)]}-{user.rpartition(':')[2]}" for kind, action, user, _ in CLAIM_WRITES
+        f"{kind.replace(' ', '-')}-{known[id(action)]}-{user.rpartition(':')[2]}"
+        for kind, action, user, _ in CLAIM_WRITES
     ]
 
 
@@ -296,7 +171,12 @@ CREATED_CLAIMS = {
     "an ordinary one": ("default", USER, {}, True),
     "one labelled false by its author": ("default", USER, {"labels": {MANAGED: "false", "app": "x"}}, True),
     "one that has finalizers": ("default", USER, {"finalizers": ["example.com/mine"]}, True),
-    "one generated for a pod": ("default", KCM, {"annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"}}, True),
+    "one generated for a pod": (
+        "default",
+        KCM,
+        {"annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"}},
+        True,
+    ),
     "one in kube-system": ("kube-system", USER, {}, False),
     "one in an exempt namespace": ("exempt", USER, {}, False),
     "an extended resource's": ("default", SCHEDULER, {"annotations": {EXTENDED: "true"}}, False),
@@ -317,7 +197,7 @@ def test_new_claims_are_managed(cluster: Cluster, case: str) -> None:
     if owner := metadata.get("ownerReferences"):
         metadata = {**metadata, "ownerReferences": [OWNERS[owner]]}
 
-    stored = cluster.must(user, "POST", f"{claims(namespace)}?dryRun=All", claim(f"c{next(_numbers)}", **metadata))
+    stored = cluster.must(user, "POST", f"{claims(namespace)}?dryRun=All", claim(f"c{next(numbers)}", **metadata))
 
     assert (stored["metadata"].get("labels", {}).get(MANAGED) == "true") == managed
     finalizers = stored["metadata"].get("finalizers", [])
@@ -357,7 +237,7 @@ def test_new_pods_with_claims_are_gated(cluster: Cluster, case: str) -> None:
     namespace, spec, gates = CREATED_PODS[case]
     eventually(lambda: cluster.plane.client.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"))
 
-    stored = cluster.must(USER, "POST", f"{pods(namespace)}?dryRun=All", pod(f"p{next(_numbers)}", **spec))
+    stored = cluster.must(USER, "POST", f"{pods(namespace)}?dryRun=All", pod(f"p{next(numbers)}", **spec))
 
     assert [gate["name"] for gate in stored["spec"].get("schedulingGates", [])] == gates
     assert stored["spec"].get("schedulingGroup") == spec.get("schedulingGroup")
@@ -447,7 +327,14 @@ def test_the_operator_has_its_rights_and_no_others(cluster: Cluster) -> None:
     for expected, rows in ((True, RIGHTS), (False, NO_RIGHTS)):
         for group, resource, verb, namespace, name in rows:
             kind, _, subresource = resource.partition("/")
-            attributes = {"group": group, "resource": kind, "subresource": subresource, "verb": verb, "namespace": namespace, "name": name}
+            attributes = {
+                "group": group,
+                "resource": kind,
+                "subresource": subresource,
+                "verb": verb,
+                "namespace": namespace,
+                "name": name,
+            }
             review = {"spec": {"user": OPERATOR, "resourceAttributes": attributes}}
             answer = cluster.must(USER, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
             if answer["status"]["allowed"] != expected:
@@ -464,7 +351,12 @@ def test_the_operator_allocates_and_frees_with_its_own_rights(cluster: Cluster) 
     assert status == 200, stored
     status, stored = cluster.call(OPERATOR, "PUT", f"{path}/status", {**stored, "status": {}}, groups=groups)
     assert status == 200, stored
-    note = {"metadata": {"annotations": {"dra-operator.dev/used-by": "p"}, "resourceVersion": stored["metadata"]["resourceVersion"]}}
+    note = {
+        "metadata": {
+            "annotations": {"dra-operator.dev/used-by": "p"},
+            "resourceVersion": stored["metadata"]["resourceVersion"],
+        }
+    }
     status, stored = cluster.call(OPERATOR, "PATCH", path, note, MERGE_PATCH, groups=groups)
     assert status == 200, stored
 
@@ -479,7 +371,12 @@ def test_a_namespaces_editor_cannot_get_around_the_operator(cluster: Cluster) ->
     cluster.must(USER, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", binding)
     groups = ("system:authenticated",)
     group_path = "/apis/dra-operator.dev/v1alpha1/namespaces/default/claimgroups"
-    group = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "ClaimGroup", "metadata": {"name": "g"}, "spec": {"minMembers": 2}}
+    group = {
+        "apiVersion": "dra-operator.dev/v1alpha1",
+        "kind": "ClaimGroup",
+        "metadata": {"name": "g"},
+        "spec": {"minMembers": 2},
+    }
 
     def may_list() -> bool:  # role aggregation takes a moment
         return cluster.call("bob", "GET", reports("default"), groups=groups)[0] == 200
@@ -504,7 +401,6 @@ def test_applying_again_changes_nothing(cluster: Cluster) -> None:
 
 def test_kustomize_renders_the_same_objects(cluster: Cluster) -> None:
     """`kubectl apply -k manifests/base` and the rendered file are one."""
-    from ruamel.yaml import YAML
 
     def objects(text: str) -> dict[tuple[str, str, str], Any]:
         found = [item for item in YAML(typ="safe").load_all(text) if item]

@@ -1,0 +1,101 @@
+"""`install.yaml` is what the base says, and keeps what matters about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+RENDER = ROOT / "manifests" / "render.py"
+OPERATOR = "system:serviceaccount:dra-operator:dra-operator"
+
+OBJECTS: list[dict[str, Any]] = list(YAML(typ="safe").load_all((ROOT / "manifests" / "install.yaml").read_text()))
+
+
+def one(kind: str, name: str = "dra-operator") -> dict[str, Any]:
+    (found,) = [item for item in OBJECTS if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def test_install_is_up_to_date() -> None:
+    done = subprocess.run([sys.executable, str(RENDER), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_anything_but_plain_resources_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: []\nnamePrefix: x-\n")
+    code = f"import sys; sys.path.insert(0, {str(RENDER.parent)!r}); import render, pathlib; list(render.resources(pathlib.Path({str(tmp_path)!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "namePrefix is not rendered here" in done.stderr
+
+
+def test_every_object_stands_there_once() -> None:
+    keys = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in OBJECTS]
+    assert len(set(keys)) == len(keys)
+
+
+def test_order_of_one_apply() -> None:
+    """The namespace before what lives in it, the account before its Deployment, the policies last."""
+    kinds = [item["kind"] for item in OBJECTS]
+    assert kinds.index("Namespace") < kinds.index("ServiceAccount") < kinds.index("Deployment")
+    assert kinds.index("Deployment") < min(i for i, kind in enumerate(kinds) if "AdmissionPolicy" in kind)
+    assert not {item["kind"] for item in OBJECTS} & {"AllocationPolicy", "ClaimGroup", "ClaimReport"}
+
+
+def test_the_pod_is_confined() -> None:
+    deployment = one("Deployment")["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    assert deployment["replicas"] == 2
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "memory" in container["resources"]["requests"]
+    assert "memory" in container["resources"]["limits"]
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_budget_covers_the_pods() -> None:
+    labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_rights_have_no_wildcards_and_no_secrets() -> None:
+    for item in OBJECTS:
+        for rule in item.get("rules", []):
+            granted = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert not granted & {"*", "secrets", "impersonate", "escalate", "bind"}
+
+
+@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"])
+def test_every_policy_is_bound_and_fails_closed(kind: str) -> None:
+    policies = {item["metadata"]["name"]: item for item in OBJECTS if item["kind"] == kind}
+    bound = {item["spec"]["policyName"] for item in OBJECTS if item["kind"] == f"{kind}Binding"}
+    assert policies.keys() == bound
+    assert {item["spec"]["failurePolicy"] for item in policies.values()} == {"Fail"}
+
+
+def test_mutating_policies_leave_the_same_namespaces_alone() -> None:
+    selectors = [
+        item["spec"]["matchConstraints"]["namespaceSelector"]
+        for item in OBJECTS
+        if item["kind"] == "MutatingAdmissionPolicy"
+    ]
+    assert selectors[0] == selectors[1]
+
+
+def test_policies_name_the_account_that_is_installed() -> None:
+    account = one("ServiceAccount")["metadata"]
+    assert f"system:serviceaccount:{account['namespace']}:{account['name']}" == OPERATOR
+    text = (ROOT / "manifests" / "install.yaml").read_text()
+    assert text.count("system:serviceaccount:dra-operator:") == text.count(OPERATOR) > 0

@@ -1,0 +1,213 @@
+"""What becomes of pods when their node, their namespace or their device goes: pod collection, namespace deletion, NoExecute taints."""
+
+from __future__ import annotations
+
+from dra_operator.api.errors import InvalidObject
+from dra_operator.api.meta import Key
+from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
+from dra_operator.api.taints import Taint, Toleration
+from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.objects import claim_names, deleting, key, node_of, reserved_for, terminal, uid
+from dra_operator.cluster.memory.identity import NAMESPACE_CONTROLLER, TAINT_EVICTION
+from dra_operator.cluster.memory.store import Change
+from dra_operator.cluster.memory.values import Object, clone, dig
+from dra_operator.cluster.rest import (
+    DEVICE_TAINT_RULES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    RESOURCES,
+    Request,
+    Resource,
+)
+
+#: How long pods stay on a node that is gone (the pod collector's quarantine).
+_QUARANTINE = 40.0
+
+
+class NodeLifecycle(Actor):
+    """Pods on nodes that are gone are deleted by force; NoExecute taints of nodes evict what does not tolerate them."""
+
+    user = NAMESPACE_CONTROLLER
+    watches = {NODES: 0.01, PODS: 0.01}  # noqa: RUF012
+
+    def on_change(self, resource: Resource, change: Change) -> None:
+        if resource is PODS:
+            if node_of(change.object) and change.type != "DELETED":
+                self.mark(PODS, key(change.object))
+            return
+        name = change.object["metadata"]["name"]
+        if change.type == "MODIFIED" and dig(change.previous, "spec", "taints") == dig(change.object, "spec", "taints"):
+            return
+        for pod in self.store.listed(PODS):
+            if node_of(pod) == name:
+                if change.type == "DELETED":
+                    self.after(_QUARANTINE, PODS, key(pod))
+                else:
+                    self.mark(PODS, key(pod))
+
+    def reconcile(self, resource: Resource, key: Key) -> None:
+        pod = self.get(PODS, key)
+        if pod is None or (name := node_of(pod)) is None:
+            return
+        node = self.get(NODES, Key("", name))
+        if node is None:
+            if self._node_known_gone(name):
+                self.delete(PODS, pod, gracePeriodSeconds=0)
+            return
+        taints = [
+            Taint.from_dict(item) for item in dig(node, "spec", "taints") or () if item.get("effect") == "NoExecute"
+        ]
+        if not taints or terminal(pod) or deleting(pod):
+            return
+        when = _eviction_time(
+            taints, [Toleration.from_dict(item) for item in dig(pod, "spec", "tolerations") or ()], self.now
+        )
+        if when is not None and when <= self.now:
+            self.delete(PODS, pod)
+        elif when is not None:
+            self.at(when, PODS, key)
+
+    def _node_known_gone(self, name: str) -> bool:
+        return any(
+            change.type == "DELETED"
+            and change.object["metadata"]["name"] == name
+            and self.now >= change.at + _QUARANTINE
+            for change in self.store.since(NODES, 0)
+        )
+
+
+def _eviction_time(taints: list[Taint], tolerations: list[Toleration], now: float) -> float | None:
+    """When a pod with these tolerations must go; None = never. From now on, as a simulated taint is as old as its event."""
+    limits: list[float] = []
+    for taint in taints:
+        matching = [item for item in tolerations if item.tolerates(taint)]
+        if not matching:
+            return now
+        limits += [float(item.seconds) for item in matching if item.seconds is not None]
+    return now + min(limits) if limits else None
+
+
+class NamespaceController(Actor):
+    """Empties a namespace that is being deleted, then lets it go."""
+
+    user = NAMESPACE_CONTROLLER
+    watches = {NAMESPACES: 0.02}  # noqa: RUF012
+
+    def reconcile(self, resource: Resource, key: Key) -> None:
+        namespace = self.get(NAMESPACES, key)
+        if namespace is None or not deleting(namespace):
+            return
+        left = 0
+        for kind in RESOURCES:
+            if kind.namespaced:
+                for item in self.store.listed(kind, key.name):
+                    if not deleting(item):
+                        self.delete(kind, item)
+                left += len(self.store.listed(kind, key.name))
+        if left:
+            self.after(1.0, NAMESPACES, key)
+            return
+        emptied = clone(namespace)
+        emptied["spec"] = {"finalizers": []}
+        self.send(Request("PUT", NAMESPACES.path("", key.name, "finalize"), emptied))
+
+
+class DeviceTaintEviction(Actor):
+    """Deletes pods whose allocated devices have a NoExecute taint that the allocation does not tolerate; budgets do not count.
+
+    A gated pod that holds a reservation stays; once bound it is deleted.
+    """
+
+    user = TAINT_EVICTION
+    watches = {DEVICE_TAINT_RULES: 0.02, RESOURCE_SLICES: 0.02, RESOURCE_CLAIMS: 0.02, PODS: 0.02}  # noqa: RUF012
+
+    def on_change(self, resource: Resource, change: Change) -> None:
+        if change.type == "DELETED":
+            return
+        if resource is PODS:
+            bound_now = node_of(change.object) and (change.previous is None or not node_of(change.previous))
+            if bound_now and dig(change.object, "spec", "resourceClaims"):
+                self.mark(PODS, key(change.object))
+        elif resource is RESOURCE_CLAIMS:
+            if dig(change.object, "status", "reservedFor"):
+                self.mark(resource, key(change.object))
+        else:
+            for claim in self.store.listed(RESOURCE_CLAIMS):
+                if dig(claim, "status", "reservedFor"):
+                    self.mark(RESOURCE_CLAIMS, key(claim))
+
+    def reconcile(self, resource: Resource, key: Key) -> None:
+        if resource is PODS:
+            pod = self.get(PODS, key)
+            for name in claim_names(pod).values() if pod else ():
+                if name:
+                    self._check(Key(key.namespace, name))
+        else:
+            self._check(key)
+
+    def _check(self, claim_key: Key) -> None:
+        claim = self.get(RESOURCE_CLAIMS, claim_key)
+        when = self._deadline(claim) if claim is not None else None
+        if claim is None or when is None:
+            return
+        if when > self.now:
+            self.at(when, RESOURCE_CLAIMS, claim_key)
+            return
+        for consumer in dig(claim, "status", "reservedFor") or ():
+            pod = self.get(PODS, Key(claim_key.namespace, consumer["name"]))
+            if pod is not None and uid(pod) == consumer["uid"] and self._evictable(pod, claim):
+                self.delete(PODS, pod)
+
+    def _evictable(self, pod: Object, claim: Object) -> bool:
+        return bool(node_of(pod)) and not deleting(pod) and not terminal(pod) and reserved_for(claim, uid(pod))
+
+    def _deadline(self, claim: Object) -> float | None:
+        """When the claim's consumers must go because of taints on its devices; None = never."""
+        results = dig(claim, "status", "allocation", "devices", "results") or ()
+        if not results:
+            return None
+        rules = list(self._rules())
+        times: list[float] = []
+        for result in results:
+            taints = [
+                rule.taint
+                for rule in rules
+                if rule.selects
+                and all(
+                    wanted is None or wanted == result.get(field)
+                    for wanted, field in ((rule.driver, "driver"), (rule.pool, "pool"), (rule.device, "device"))
+                )
+            ] + self._published(result)
+            evicting = [taint for taint in taints if taint.effect == "NoExecute"]
+            tolerations = [Toleration.from_dict(item) for item in result.get("tolerations") or ()]
+            if evicting and (when := _eviction_time(evicting, tolerations, self.now)) is not None:
+                times.append(when)
+        return min(times, default=None)
+
+    def _rules(self) -> list[DeviceTaintRule]:
+        found: list[DeviceTaintRule] = []
+        for item in self.store.listed(DEVICE_TAINT_RULES):
+            try:
+                found.append(DeviceTaintRule.from_dict(item))
+            except InvalidObject:
+                continue
+        return found
+
+    def _published(self, result: dict[str, str]) -> list[Taint]:
+        """Taints that the driver itself puts on the device."""
+        for item in self.store.all(RESOURCE_SLICES):
+            if dig(item, "spec", "driver") != result.get("driver") or dig(item, "spec", "pool", "name") != result.get(
+                "pool"
+            ):
+                continue
+            try:
+                devices = ResourceSlice.from_dict(item).devices
+            except InvalidObject:
+                continue
+            for device in devices:
+                if device.name == result.get("device") and device.taints:
+                    return list(device.taints)
+        return []

@@ -11,19 +11,21 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from dra_operator.api.meta import Key, parse_time
 from dra_operator.cluster.kubernetes.listing import EventType
 from dra_operator.engine.decisions import Decision, Outcome, PatchClaim, WriteClaimStatus
-from dra_operator.engine.phases import PhaseChange
 from dra_operator.operator.feed import News, Observed, Replaced
 from dra_operator.operator.freshness import revision_of
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import LoopSettings
 from dra_operator.operator.writer import Written
+
+if TYPE_CHECKING:
+    from dra_operator.engine.phases import PhaseChange
 
 log = structlog.get_logger(__name__)
 
@@ -146,11 +148,11 @@ class Loop:
         if self._inbox:
             await asyncio.sleep(0)  # a full batch is behind us: let the others run
         else:
-            self._news.clear()
             try:
                 await asyncio.wait_for(self._news.wait(), self._patience())
             except TimeoutError:
                 return
+        self._news.clear()
         pause = self._decided_at + max(self._settings.settle_events, self._decided_in) - self._steady()
         if pause > 0:
             # Under load: at most half of the time goes into deciding, and what arrives meanwhile is seen together.

@@ -13,7 +13,7 @@ from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
 from dra_operator.engine.names import GATE
 from dra_operator.engine.ownership import Ownership
-from dra_operator.engine.phases import PhaseChange
+from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
 from dra_operator.engine.placing import Blocked, Placed, Placer
 from dra_operator.engine.pods import ungate
 from dra_operator.engine.reporting import Reporter
@@ -272,6 +272,11 @@ class Engine:
     def phases(self) -> dict[str, int]:
         """How many managed claims are in each phase."""
         return self._reporter.phases()
+
+    def phase_of(self, claim: Key) -> Standpoint | None:
+        """The claim's phase and why, as of the last `decide`; None where no such claim was seen."""
+        seen = self._state.view.claims.get(claim)
+        return None if seen is None else standpoint(seen, self._state)
 
     @property
     def waiting(self) -> int:

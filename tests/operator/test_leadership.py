@@ -1,0 +1,240 @@
+"""Replicas, one Lease, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import heapq
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from dra_operator.cluster.kubernetes.client import Unreachable
+from dra_operator.cluster.rest import Request, Response
+from dra_operator.operator.leadership import Leadership
+from dra_operator.operator.metrics import Metrics
+from dra_operator.operator.settings import LeadershipSettings
+
+
+class World:
+    """One Lease and a clock that all replicas sleep by."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.lease: dict[str, Any] | None = None
+        self.revision = 0
+        self.replicas: list[Replica] = []
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now + seconds, id(future), future))
+        await future
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let `seconds` go by; never do two replicas lead meanwhile."""
+        end = self.now + seconds
+        while True:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self.check()
+            if not self._sleepers or self._sleepers[0][0] > end:
+                break
+            self.now, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
+        self.now = end
+        self.check()
+
+    def check(self) -> None:
+        assert len(self.leaders) <= 1, f"two leaders at {self.now}"
+
+    @property
+    def leaders(self) -> list[Replica]:
+        return [replica for replica in self.replicas if replica.leadership.leads()]
+
+    def replica(self, name: str, **changes: Any) -> Replica:
+        made = Replica(self, name, **changes)
+        self.replicas.append(made)
+        return made
+
+    def answer(self, request: Request) -> Response:
+        match request.method:
+            case "GET" if self.lease is None:
+                return Response(404, {"reason": "NotFound"})
+            case "GET":
+                return Response(200, copy.deepcopy(self.lease))
+            case "POST" if self.lease is not None:
+                return Response(409, {"reason": "AlreadyExists", "message": "exists"})
+            case "PUT" if request.body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+                return Response(409, {"reason": "Conflict", "message": "conflict"})
+        self.revision += 1
+        self.lease = copy.deepcopy(request.body)
+        self.lease["metadata"]["resourceVersion"] = str(self.revision)
+        return Response(200, copy.deepcopy(self.lease))
+
+
+class Replica:
+    def __init__(self, world: World, name: str, **changes: Any) -> None:
+        self.world = world
+        self.name = name
+        self.reachable = True
+        self.history: list[str] = []
+        self.take_over: asyncio.Event | None = None
+        self.leadership = Leadership(
+            self, LeadershipSettings(**changes), Metrics(),
+            identity=name, gained=self._gained, lost=lambda: self.history.append("lost"),
+            steady=lambda: world.now, clock=lambda: world.now, sleep=world.sleep,
+        )  # fmt: skip
+        self.task = asyncio.create_task(self.leadership.run())
+
+    async def _gained(self) -> None:
+        self.history.append("gained")
+        if self.take_over:
+            try:
+                await self.take_over.wait()
+            except asyncio.CancelledError:
+                self.history.append("take-over cancelled")
+                raise
+
+    async def send(self, request: Request, *, urgent: bool = False, within: float | None = None) -> Response:
+        assert urgent
+        await asyncio.sleep(0)
+        if not self.reachable:
+            await self.world.sleep(within or 1)
+            raise Unreachable("no route")
+        return self.world.answer(request)
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        self.leadership._held = False
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    for replica in made.replicas:
+        await replica.kill()
+
+
+async def test_the_first_one_makes_the_lease_and_leads(world: World) -> None:
+    first, second = world.replica("a"), world.replica("b")
+    await world.pass_time(60)
+    assert world.leaders == [first]
+    assert first.history == ["gained"]
+    assert second.history == []
+    assert world.lease is not None
+    spec = world.lease["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", 15, 1)
+    assert spec["renewTime"] > spec["acquireTime"]
+
+
+async def test_a_killed_leader_is_followed_within_twenty_seconds(world: World) -> None:
+    first = world.replica("a")
+    await world.pass_time(1)
+    second = world.replica("b")
+    await world.pass_time(30)
+    await first.kill()
+    waited = 0
+    while not second.leadership.leads():
+        await world.pass_time(1)
+        waited += 1
+        assert waited <= 20
+    assert waited >= 12, "not before the lease has run out"
+    assert world.lease is not None
+    assert world.lease["spec"]["leaseTransitions"] == 2
+
+
+async def test_a_released_lease_is_taken_at_the_next_attempt(world: World) -> None:
+    first = world.replica("a")
+    await world.pass_time(1)
+    second = world.replica("b")
+    await world.pass_time(10)
+    await first.leadership.release()
+    assert not first.leadership.leads()
+    assert first.history == ["gained", "lost"]
+    first.task.cancel()
+    await world.pass_time(3)
+    assert world.leaders == [second]
+
+
+async def test_a_leader_cut_off_stops_writing_before_another_begins(world: World) -> None:
+    first = world.replica("a")
+    await world.pass_time(1)
+    second = world.replica("b")
+    await world.pass_time(10)
+    first.reachable = False
+    await world.pass_time(11)
+    assert world.leaders == [], "neither: the old one stopped, the new one waits"
+    await world.pass_time(9)
+    assert world.leaders == [second]
+    first.reachable = True
+    await world.pass_time(30)
+    assert world.leaders == [second]
+    assert first.history == ["gained", "lost"]
+
+
+async def test_a_lease_renewed_too_late_is_gained_anew(world: World) -> None:
+    """Alone, with the API server away for a while: what we know may be old when it is back."""
+    only = world.replica("a")
+    await world.pass_time(10)
+    only.reachable = False
+    await world.pass_time(60)
+    only.reachable = True
+    await world.pass_time(10)
+    assert world.leaders == [only]
+    assert only.history == ["gained", "lost", "gained"]
+
+
+async def test_one_failed_renewal_changes_nothing(world: World) -> None:
+    only = world.replica("a")
+    await world.pass_time(10)
+    only.reachable = False
+    await world.pass_time(4)
+    only.reachable = True
+    await world.pass_time(10)
+    assert only.history == ["gained"]
+
+
+async def test_somebody_else_in_the_lease_ends_it_at_once(world: World) -> None:
+    only = world.replica("a")
+    await world.pass_time(10)
+    assert world.lease is not None
+    world.lease["spec"].update(holderIdentity="admin", renewTime="now")
+    await world.pass_time(3)
+    assert world.leaders == []
+    assert only.history == ["gained", "lost"]
+    await world.pass_time(20)
+    assert world.leaders == [only], "and it comes back when that one does not renew"
+
+
+async def test_losing_it_while_taking_over_ends_the_taking_over(world: World) -> None:
+    only = world.replica("a")
+    only.take_over = asyncio.Event()
+    await world.pass_time(1)
+    assert world.lease is not None
+    world.lease["spec"].update(holderIdentity="admin", renewTime="now")
+    await world.pass_time(3)
+    assert only.history == ["gained", "lost", "take-over cancelled"]
+
+
+async def test_restarts_under_the_same_clock_wait_for_the_old_identity(world: World) -> None:
+    first = world.replica("a_1")
+    await world.pass_time(5)
+    await first.kill()
+    second = world.replica("a_2")
+    await world.pass_time(12)
+    assert world.leaders == []
+    await world.pass_time(8)
+    assert world.leaders == [second]
+
+
+async def test_without_election_there_is_nothing_to_ask(world: World) -> None:
+    alone = world.replica("a", enabled=False)
+    await world.pass_time(1)
+    assert alone.leadership.leads()
+    assert alone.history == ["gained"]
+    assert world.lease is None

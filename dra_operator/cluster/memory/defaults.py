@@ -119,3 +119,17 @@ def device_taint_rule(item: Object, now: str) -> None:
     taint = dig(item, "spec", "taint")
     if isinstance(taint, dict):
         taint.setdefault("timeAdded", now)
+
+
+#: What a node of a simulation has where its manifest does not say.
+_ROOMY = {"cpu": "256", "memory": "4Ti", "ephemeral-storage": "4Ti", "pods": "250"}
+
+
+def node(item: Object) -> None:
+    """What the kubelet of a node would have registered."""
+    item["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/hostname", item["metadata"].get("name"))
+    status = item.setdefault("status", {})
+    if not status.get("allocatable"):
+        status["allocatable"] = dict(status.get("capacity") or _ROOMY)
+        status["allocatable"].setdefault("pods", _ROOMY["pods"])
+    status.setdefault("capacity", dict(status["allocatable"]))

@@ -32,10 +32,12 @@ def _fine_change(_: Object, __: Object) -> list[Cause]:
 class Rules:
     """`custom`: served from a CRD. `generation`: counts changes of the spec. `unconditional`: a PUT may leave out resourceVersion.
 
+    `status_on_create`: a new object may bring its status.
     `returns_deleted`: DELETE answers with the object and not with a Status. `initial_status`: what `status` is after creation.
     """
 
     status: bool = False
+    status_on_create: bool = False
     custom: bool = False
     generation: bool = False
     unconditional: bool = True
@@ -115,7 +117,7 @@ RULES: Mapping[Resource, Rules] = {
         check_updated=pods.updated,
         check_status=pods.status_updated,
     ),
-    rest.NODES: Rules(status=True),
+    rest.NODES: Rules(status=True, status_on_create=True),
     rest.NAMESPACES: Rules(
         status=True, returns_deleted=True, initial_status=lambda _: {"phase": "Active"}, default=defaults.namespace
     ),

@@ -7,7 +7,6 @@ lock, store. Kinds' own rules are in `kinds`; eviction and binding in their modu
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +58,7 @@ class MemoryServer:
         self.audits: list[Callable[[Served], None]] = []
         self._random = random.Random(seed)
         self._uids = 0
+        self._issued: set[str] = set()
         for name in _DEFAULT_NAMESPACES:
             self._seed(rest.NAMESPACES, {"metadata": {"name": name}})
         for name, value in admission.SYSTEM_PRIORITIES:
@@ -106,6 +106,8 @@ class MemoryServer:
             if resource.namespaced:
                 meta.setdefault("namespace", "default")
                 self._ensure_namespace(meta["namespace"])
+            if resource is rest.NODES and not exempt:
+                defaults.node(item)
             self._identify(item, resource, rules)
             rules.default(item)
             if not exempt:
@@ -189,7 +191,7 @@ class MemoryServer:
             item["metadata"].setdefault("namespace", found.namespace)
             self._check_namespace(found, item)
         self._identify(item, resource, rules, fresh=True)
-        if rules.status:
+        if rules.status and not rules.status_on_create:
             item.pop("status", None)
         rules.default(item)
         if resource is rest.DEVICE_TAINT_RULES:
@@ -244,17 +246,25 @@ class MemoryServer:
             suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
             meta["name"] = meta["generateName"][:_GENERATED_BASE] + suffix
         if not meta.get("uid"):
-            meta["uid"] = self._uid()
+            meta["uid"] = self._uid(meta)
         meta.setdefault("creationTimestamp", format_time(self.clock()))
         if rules.generation and (fresh or "generation" not in meta):
             meta["generation"] = 1
         item["apiVersion"], item["kind"] = resource.api_version, resource.kind
 
-    def _uid(self) -> str:
-        """A random uid whose leading digits count, so that uids sort in the order of creation: a tie-break by uid then is one
-        by age, which the clock's whole seconds cannot give."""
+    def _uid(self, meta: Object) -> str:
+        """A uid that sorts by the age of the object's first owner, then by its own.
+
+        A tie-break by uid then gives the order in which things were written, which creation times of whole seconds cannot:
+        the pods of a Deployment come where the Deployment was applied.
+        """
         self._uids += 1
-        return str(uuid.UUID(int=(self._uids << 96) | self._random.getrandbits(96), version=4))
+        owner = next((entry["uid"] for entry in meta.get("ownerReferences") or () if entry.get("controller")), None)
+        family = owner[:8] if owner in self._issued else f"{self._uids:08x}"
+        own, noise = f"{self._uids:07x}", f"{self._random.getrandbits(60):015x}"
+        uid = f"{family}-{own[:4]}-4{own[4:]}-a{noise[:3]}-{noise[3:]}"
+        self._issued.add(uid)
+        return uid
 
     def _typed(self, resource: Resource, body: Any) -> Object:
         """The body as the kind's decoder leaves it: a copy, without what means "not set"."""

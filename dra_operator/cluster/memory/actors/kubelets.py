@@ -41,6 +41,7 @@ class Kubelets(Actor):
         super().__init__()
         self._starting: dict[str, float] = {}
         self._waiting: dict[Key, set[Key]] = {}
+        self._deadlines: dict[tuple[str, float], float] = {}
         self._timers: dict[tuple[str, str], float] = {}
 
     def on_change(self, resource: Resource, change: Change) -> None:
@@ -111,7 +112,11 @@ class Kubelets(Actor):
             self.at(when, PODS, pod_key)
 
     def _terminate(self, pod_key: Key, pod: Object) -> None:
-        gone = parse_time(pod["metadata"]["deletionTimestamp"]) or self.now
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        # Counted from when the kubelet hears of it: deletionTimestamp has lost the fraction of its second.
+        gone = self._deadlines.get((uid(pod), grace))
+        if gone is None:
+            gone = self._deadlines[uid(pod), grace] = self.now + grace
         if self.now < gone:
             if self._timers.get((uid(pod), "deleted")) != gone:
                 self._timers[uid(pod), "deleted"] = gone

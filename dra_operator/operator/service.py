@@ -43,6 +43,15 @@ def identity() -> str:
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
 
+def _note_lost_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Errors nobody waited for. Kopf leaves those of its other watchers behind when one of them ends it; that one is
+    told of by the frame."""
+    task = context.get("future") or context.get("task")
+    name = task.get_name() if isinstance(task, asyncio.Task) else ""
+    level = log.debug if name.startswith("watcher for ") else log.error
+    level(context.get("message", "error nobody waited for"), task=name, exc_info=context.get("exception"))
+
+
 class Service:
     """One run. `run` returns after a graceful stop and raises what ends the operator otherwise."""
 
@@ -78,6 +87,7 @@ class Service:
 
     async def run(self) -> None:
         """Raises NotFit, Unreachable, NoConnection, OSError (the probe port is taken)."""
+        asyncio.get_running_loop().set_exception_handler(_note_lost_error)
         self._take_signals()
         settings, metrics = self.settings, self.metrics
         async with AsyncExitStack() as stack:

@@ -32,7 +32,8 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     ]
     final: list[Any]
     if stream.isatty():
-        final = [structlog.dev.ConsoleRenderer()]
+        # Plain: rich would print every local variable, and ours hold whole clusters.
+        final = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     else:
         final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_dumps)]
     handler = logging.StreamHandler(stream)

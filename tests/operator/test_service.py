@@ -1,0 +1,190 @@
+"""The whole operator, Kopf included, against the small API server; the engine is a stand-in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dra_operator.api.meta import Key
+from dra_operator.cluster.kubernetes.settings import ClientSettings, WatchSettings
+from dra_operator.cluster.rest import ENGINE_KINDS, LEASES, NODES, RESOURCE_CLAIMS
+from dra_operator.engine.decisions import WriteClaimStatus
+from dra_operator.operator.service import Service
+from dra_operator.operator.settings import (
+    AuditSettings,
+    KopfSettings,
+    LeadershipSettings,
+    ProbeSettings,
+    Settings,
+)
+from tests.cluster.kubernetes.apiserver import FakeApiServer, until
+from tests.operator.fakes import FakeEngine
+
+SETTINGS = Settings(
+    client=ClientSettings(request_timeout=2, connect_timeout=1),
+    watch=WatchSettings(page=2, pause=0.02, longest_pause=0.05),
+    leadership=LeadershipSettings(retry_period=0.1),
+    kopf=KopfSettings(restart_pause=0.05, longest_restart_pause=0.1),
+    audit=AuditSettings(after_interruption=0.1),
+    probes=ProbeSettings(port=0),
+)
+
+
+class Rig:
+    def __init__(self, server: FakeApiServer, settings: Settings = SETTINGS) -> None:
+        self.server = server
+        self.engines: list[FakeEngine] = []
+        self.service = Service(server.connection(), settings, self._engine, signals=False, probe_host="127.0.0.1")
+        self.task = asyncio.create_task(self.service.run())
+
+    def _engine(self) -> Any:
+        self.engines.append(FakeEngine())
+        return self.engines[-1]
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[-1]
+
+    def alive(self, kind: str) -> set[str]:
+        """What the engine believes to be there."""
+        names: set[str] = set()
+        for told in self.engine.told:
+            if told[1] != kind:
+                continue
+            match told:
+                case ("REPLACED", _, keys):
+                    names &= keys
+                case ("DELETED", _, name):
+                    names.discard(name)
+                case ("SYNCED", _):
+                    pass
+                case (_, _, name):
+                    names.add(name)
+        return names
+
+    async def leading(self) -> None:
+        await until(lambda: self.engines and self.engine.decided_at)
+        # Kopf watches all of its kinds as well.
+        await until(lambda: all(self.server.watching(resource) for resource in ENGINE_KINDS))
+
+    def sample(self, name: str, **labels: str) -> float:
+        return self.service.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeApiServer]:
+    fake = FakeApiServer()
+    await fake.start()
+    for name in ("a", "b", "c"):
+        fake.put(RESOURCE_CLAIMS, name, "ns")
+        fake.put(NODES, name)
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
+async def rig(server: FakeApiServer) -> AsyncIterator[Rig]:
+    made = Rig(server)
+    await made.leading()
+    yield made
+    if not made.task.done():
+        made.service.stop()
+        await asyncio.wait_for(made.task, 10)
+
+
+async def test_the_engine_hears_every_kind_whole_before_it_decides(rig: Rig) -> None:
+    synced = {told[1] for told in rig.engine.told if told[0] == "SYNCED"}
+    assert synced == {resource.kind for resource in ENGINE_KINDS}
+    assert rig.alive("ResourceClaim") == rig.alive("Node") == {"a", "b", "c"}
+    assert sum(told == ("MODIFIED", "ResourceClaim", "a") for told in rig.engine.told) == 1, "Kopf's own list adds nothing"
+
+
+async def test_claims_arrive_through_kopf_and_nodes_through_the_reflector(server: FakeApiServer, rig: Rig) -> None:
+    server.put(RESOURCE_CLAIMS, "d", "ns")
+    server.delete(RESOURCE_CLAIMS, "a", "ns")
+    server.put(NODES, "d")
+    server.delete(NODES, "a")
+    await until(lambda: rig.alive("ResourceClaim") == rig.alive("Node") == {"b", "c", "d"})
+
+
+async def test_kopf_writes_nothing(server: FakeApiServer, rig: Rig) -> None:
+    server.put(RESOURCE_CLAIMS, "d", "ns")
+    await until(lambda: "d" in rig.alive("ResourceClaim"))
+    written = {path for (method, path), _ in server.requests.items() if method not in ("GET",)}
+    assert {path for path in written if "selfsubjectaccessreviews" not in path} == {
+        LEASES.path("dra-operator"), LEASES.path("dra-operator", "dra-operator"),
+    } - {path for path in (LEASES.path("dra-operator", "dra-operator"),) if path not in written}  # fmt: skip
+
+
+async def test_an_allocation_is_written_and_settled(server: FakeApiServer, rig: Rig) -> None:
+    claim = server.kinds["resourceclaims"].objects[("ns", "a")]
+    decision = WriteClaimStatus(1, Key("ns", "a"), "u", {**claim, "status": {"allocation": {}}}, "allocate")
+    rig.engine.plan.append([decision])
+    server.put(NODES, "wake")
+    await until(lambda: rig.engine.outcomes)
+    outcome = rig.engine.outcomes[0]
+    assert (outcome.status, outcome.decision) == (200, decision)
+    assert outcome.object is not None
+    assert rig.sample("dra_operator_outcomes_total", kind="WriteClaimStatus", status="200", reason="") == 1
+
+
+@pytest.mark.parametrize("how", ["410 in the stream", "500 in the stream", "the server is restarted"])
+async def test_kopf_ends_and_nothing_is_lost(server: FakeApiServer, rig: Rig, how: str) -> None:
+    if how == "the server is restarted":
+        await server.stop()
+    server.quietly(RESOURCE_CLAIMS, "a", "ns")
+    if how == "the server is restarted":
+        await server.start()
+    else:
+        server.compact()
+        server.error(RESOURCE_CLAIMS, int(how[:3]), "Expired")
+    server.put(RESOURCE_CLAIMS, "d", "ns")
+    await until(lambda: rig.alive("ResourceClaim") == {"b", "c", "d"}, 10)
+    await until(lambda: server.watching(RESOURCE_CLAIMS) > 0, 10)
+    server.put(RESOURCE_CLAIMS, "e", "ns")
+    await until(lambda: "e" in rig.alive("ResourceClaim"), 10)
+    assert not rig.task.done()
+    if how == "500 in the stream":
+        assert rig.sample("dra_operator_kopf_restarts_total") >= 1
+
+
+async def test_a_graceful_stop_gives_the_lease_up(server: FakeApiServer, rig: Rig) -> None:
+    lease = server.kinds["leases"].objects[("dra-operator", "dra-operator")]
+    assert lease["spec"]["holderIdentity"] == rig.service.identity
+    rig.service.stop()
+    await asyncio.wait_for(rig.task, 10)
+    lease = server.kinds["leases"].objects[("dra-operator", "dra-operator")]
+    assert lease["spec"]["holderIdentity"] == ""
+    leftovers = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert not [task for task in leftovers if "kopf" in repr(task) or "dra_operator" in repr(task)]
+
+
+async def test_a_follower_is_ready_and_takes_over_when_the_leader_stops(server: FakeApiServer, rig: Rig) -> None:
+    second = Rig(server)
+    await until(lambda: second.engines and second.alive("Node") == {"a", "b", "c"})
+    await asyncio.sleep(0.3)
+    assert second.engine.decided_at == []
+    assert rig.engine.decided_at
+    rig.service.stop()
+    await asyncio.wait_for(rig.task, 10)
+    await until(lambda: second.engine.decided_at)
+    second.service.stop()
+    await asyncio.wait_for(second.task, 10)
+
+
+async def test_a_crashing_engine_is_replaced_and_told_everything_again(server: FakeApiServer) -> None:
+    rig = Rig(server, replace(SETTINGS, loop=replace(SETTINGS.loop, crash_pause=0.02)))
+    await rig.leading()
+    rig.engine.crash = RuntimeError("boom")
+    server.put(NODES, "d")
+    await until(lambda: len(rig.engines) == 2 and rig.engine.decided_at)
+    assert rig.alive("Node") == {"a", "b", "c", "d"}
+    await until(lambda: rig.alive("ResourceClaim") == {"a", "b", "c"})
+    synced = {told[1] for told in rig.engine.told if told[0] == "SYNCED"}
+    assert synced == {resource.kind for resource in ENGINE_KINDS}
+    rig.service.stop()
+    await asyncio.wait_for(rig.task, 10)

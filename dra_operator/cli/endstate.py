@@ -52,7 +52,12 @@ def _claim(raw: dict[str, Any], store: Store, engine: Engine) -> dict[str, Any]:
         "phase": phase,
         "node": _node(raw, store) if allocation is not None else None,
         "devices": [
-            {"request": result["request"], "driver": result["driver"], "pool": result["pool"], "device": result["device"]}
+            {
+                "request": result["request"],
+                "driver": result["driver"],
+                "pool": result["pool"],
+                "device": result["device"],
+            }
             for result in ((allocation or {}).get("devices") or {}).get("results") or ()
         ],
         "reason": reason,

@@ -43,7 +43,7 @@ class Timeline:
     def __init__(self, world: World, engine: Engine, listener: Callable[[Happening], None]) -> None:
         self.happenings: list[Happening] = []
         self._world = world
-        self._start = world.now
+        self.start = world.now
         self._engine = engine
         self._listener = listener
         self._phases: dict[str, tuple[str, str]] = {}
@@ -52,7 +52,7 @@ class Timeline:
         world.after_step.append(self._drain)
 
     def _tell(self, object: str, reason: str, message: str, *, trouble: bool = False) -> None:
-        at = round(self._world.now - self._start, 3)
+        at = round(self._world.now - self.start, 3)
         happening = Happening(at, object, reason, message, trouble)
         self.happenings.append(happening)
         self._listener(happening)

@@ -1,0 +1,156 @@
+"""`kubectl-dra simulate`: the engine on manifests, in the embedded cluster and in virtual time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from dra_operator.api.duration import parse_duration
+from dra_operator.api.errors import InvalidField
+from dra_operator.cli import endstate
+from dra_operator.cli.acts import Person
+from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
+from dra_operator.cli.manifests import SCENARIO, Manifests, Problem, read_manifests
+from dra_operator.cli.output import OutputFormat, Printer, error, note, print_data
+from dra_operator.cli.scenario import Scenario, Step, read_scenario
+from dra_operator.cli.standins import stand_in_nodes
+from dra_operator.cli.timeline import Happening, Timeline, events, title
+from dra_operator.cluster.memory.assembly import embedded_cluster
+from dra_operator.cluster.memory.runner import Runner
+from dra_operator.cluster.memory.world import STEP, World
+from dra_operator.engine.engine import Engine
+from dra_operator.engine.settings import EngineSettings
+
+#: Columns of a line of the timeline: time and object.
+_TIME, _OBJECT = 9, 44
+
+
+def simulate(
+    file: Annotated[
+        list[str],
+        typer.Option("-f", "--filename", metavar="FILE|DIR|-", help="Manifests: a file, a directory, or - for stdin."),
+    ],
+    until: Annotated[
+        str,
+        typer.Option(help="Stop at this time, such as 10m. Default: as the Scenario says, else when nothing changes."),
+    ] = "",
+    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,
+    seed: Annotated[int, typer.Option(help="Another seed makes other generated names.")] = 0,
+) -> None:
+    """Run the engine on manifests and show what it decides.
+
+    Deployments, Jobs and the like make their pods, templates their claims. A Scenario among the objects (kind Scenario,
+    dra-operator.dev/v1alpha1) applies, deletes and finishes more at its times. Time is virtual; the same input gives the same
+    output. Exit code 1 if an object could not be used; the others are simulated all the same.
+
+    Example: kubectl-dra simulate -f examples/demo
+    """
+    printer = Printer(sys.stdout)
+    run = _Run(read_manifests(file), _seconds(until), printer if output is OutputFormat.TABLE else None, seed)
+    run.play()
+    claims, pods = endstate.claims(run.store, run.engine), endstate.pods(run.store)
+    if output is OutputFormat.TABLE:
+        _print_end(printer, run, claims, pods)
+    else:
+        print_data({"claims": claims, "pods": pods, "events": events(run.timeline.happenings)}, output)
+    if run.bad:
+        raise CommandFailed(code=FAILED)
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return parse_duration(text) if text else None
+    except InvalidField as failure:
+        raise CommandFailed(f"--until: {failure}", USAGE) from None
+
+
+class _Run:
+    """One simulation from its input to its end. `printer` gets the timeline as it unfolds."""
+
+    def __init__(self, manifests: Manifests, until: float | None, printer: Printer | None, seed: int) -> None:
+        self.bad = 0
+        self.scenario: Scenario = read_scenario(manifests, until)
+        self.world: World = embedded_cluster(seed=seed)
+        self.store = self.world.server.store
+        self.engine = Engine(EngineSettings())
+        self._manifests = manifests
+        self._printer = printer
+        self._start = self.world.now
+        self.timeline = Timeline(self.world, self.engine, self._show)
+        self._person = Person(self.world.server, self._complain)
+
+    def play(self) -> None:
+        for problem in self._manifests.problems:
+            self._complain(problem)
+        for remark in self._manifests.notes:
+            note(str(remark))
+        objects = [manifest for manifest in self._manifests.objects if manifest.resource is not SCENARIO]
+        later = [manifest for step in self.scenario.steps for manifest in step.apply]
+        made, remarks = stand_in_nodes([*objects, *later])
+        for remark in remarks:
+            note(remark)
+        self._person.apply([*made, *objects])
+        for step in self.scenario.steps:
+            self.world.at(self._start + step.at, lambda step=step: self._take(step), rank=STEP)  # type: ignore[misc]
+        Runner(self.world, lambda: self.engine).start()
+        if self.scenario.until is not None:
+            self.world.run_until(self._start + self.scenario.until)
+        elif not self.world.run_until_idle():
+            note("things still change after 30 days of virtual time; stopped there (--until sets another time)")
+
+    def _take(self, step: Step) -> None:
+        if self._printer is not None:
+            self._printer.line((f"{_clock(step.at)}  {_described(step)}", "bold"))
+        self._person.carry_out(step)
+
+    def _complain(self, problem: Problem) -> None:
+        self.bad += 1
+        error(str(problem))
+
+    def _show(self, happening: Happening) -> None:
+        if self._printer is None:
+            return
+        style = endstate.style(happening.reason) or ("red" if happening.trouble else "")
+        self._printer.line(
+            (f"{_clock(happening.at)}  ", "dim"),
+            f"{happening.object:<{_OBJECT}}  ",
+            (f"{happening.reason:<13}", style),
+            f" {happening.message}",
+        )
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:{_TIME}.2f}s"
+
+
+def _described(step: Step) -> str:
+    """A step in one line: `apply pod/team/a, deployment/team/b; delete pod/team/c`."""
+    applied = [title(item.resource.kind, item.object["metadata"].get("namespace"), item.name) for item in step.apply]
+    parts = [
+        ("apply", applied),
+        ("delete", [item.text for item in step.delete]),
+        ("finish", [item.text for item in step.finish]),
+    ]
+    return "; ".join(f"{verb} {_shortened(names)}" for verb, names in parts if names) or "(nothing)"
+
+
+def _shortened(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
+
+
+def _print_end(printer: Printer, run: _Run, claims: list[dict[str, object]], pods: list[dict[str, object]]) -> None:
+    if run.timeline.happenings:
+        printer.line("")
+    printer.line((f"After {run.world.now - run.timeline.start:.0f} s:", "bold"))
+    if claims:
+        endstate.print_claims(printer, claims)
+    if pods:
+        printer.line("")
+        endstate.print_pods(printer, pods)
+    if not claims and not pods:
+        printer.line("no claims, no pods")
+    printer.flush()

@@ -69,7 +69,6 @@ class View:
     def apply_claim(self, raw: dict[str, Any]) -> SeenClaim | None:
         """Store the claim; None if what is stored is newer already (lists and watches of one kind can cross)."""
         version = resource_version(raw)
-        raw["metadata"].pop("managedFields", None)
         error = None
         try:
             claim = ResourceClaim.from_dict(raw)

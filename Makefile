@@ -33,7 +33,7 @@ $(INSTALLED):
 	@echo "ready: $(BIN)/dra-operator, $(BIN)/kubectl-dra"
 
 demo: $(INSTALLED) ## play a training job on three half-used nodes (offline, no cluster needed)
-	@$(BIN)/kubectl-dra simulate -f examples/demo
+	@$(BIN)/python -m examples.demo.run_offline
 
 test: lint controlplane ## everything: lint, then all tests (with a real control plane, built on first use)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from dra_operator.cluster.rest import ENGINE_KINDS
+from dra_operator.operator import preflight
+
 ROOT = Path(__file__).parents[2]
 RENDER = ROOT / "manifests" / "render.py"
 OPERATOR = "system:serviceaccount:dra-operator:dra-operator"
@@ -68,6 +71,27 @@ def test_the_pod_is_confined() -> None:
 def test_the_budget_covers_the_pods() -> None:
     labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
     assert one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def granted(right: preflight.Right) -> bool:
+    """Whether the operator's roles grant it, as RBAC reads them."""
+    roles = [one("ClusterRole")] if not right.namespace else [one("ClusterRole"), one("Role", "dra-operator-leader")]
+    return any(
+        right.group in rule["apiGroups"]
+        and right.resource in rule["resources"]
+        and right.verb in rule["verbs"]
+        and ("resourceNames" not in rule or right.name in rule["resourceNames"])
+        for role in roles
+        for rule in role["rules"]
+    )
+
+
+def test_the_roles_grant_what_the_operator_asks_for_at_its_start() -> None:
+    asked = preflight.rights("allocate", ENGINE_KINDS, "dra-operator", "dra-operator")
+    asked += [
+        preflight.Right("get", "admissionregistration.k8s.io", plural, name=name) for plural, name in preflight.POLICIES
+    ]
+    assert [str(right) for right in asked if not granted(right)] == []
 
 
 def test_rights_have_no_wildcards_and_no_secrets() -> None:

@@ -284,7 +284,7 @@ class ClaimReport:
             meta=meta,
             claim_uid=next((owner.uid for owner in meta.owners if owner.kind == "ResourceClaim"), ""),
             status=status,
-            phase=Phase(status["phase"]) if status.get("phase") in Phase.__members__ else None,
+            phase=next((phase for phase in Phase if phase == status.get("phase")), None),
             hold=_hold(_mapping(status.get("hold"))),
             avoid=tuple(entry for item in _items(status.get("avoid")) if (entry := _avoid(item)) is not None),
             used_by=_user(_mapping(status.get("usedBy"))),

@@ -150,7 +150,8 @@ def _compile(go: str, version: str, target: Path, report: Report) -> None:
     command += ["-ldflags", " ".join(flags), "-o", str(target), "."]
     settings = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
     started = last = time.monotonic()
-    compiled, tail = 0, list[str]()
+    total = _count_packages(go, settings, report)
+    compiled, tail = 0, list[str]()  # only the end of what it says is kept
     process = subprocess.Popen(
         command, cwd=MODULE, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -162,7 +163,7 @@ def _compile(go: str, version: str, target: Path, report: Report) -> None:
             tail = [*tail[-30:], line]
             if time.monotonic() - last >= _REPEAT_SECONDS:
                 last = time.monotonic()
-                report(f"compiled {compiled} packages of about 2,000 at most, {last - started:.0f} s")
+                report(f"compiled {compiled} of {total} packages (fewer if some are cached), {last - started:.0f} s")
         if process.wait() != 0:
             raise BuildError(f"go build failed in {MODULE}:\n{''.join(tail).rstrip()}")
     finally:
@@ -170,6 +171,21 @@ def _compile(go: str, version: str, target: Path, report: Report) -> None:
             process.terminate()
             process.wait()
     report(f"built the control plane in {time.monotonic() - started:.0f} s: {target.parent}")
+
+
+def _count_packages(go: str, settings: dict[str, str], report: Report) -> int:
+    """How many there are to compile; on the way the modules are downloaded, which is the part that needs a network."""
+    report("finding the modules (about 100 MB are downloaded the first time)")
+    listed = subprocess.run(
+        [go, "list", "-mod=readonly", "-deps", "."], cwd=MODULE, env=settings, capture_output=True, text=True
+    )
+    if listed.returncode != 0:
+        raise BuildError(f"go cannot get the modules of {MODULE}:\n{_end(listed.stderr)}")
+    return len(listed.stdout.splitlines())
+
+
+def _end(text: str) -> str:
+    return "\n".join(text.rstrip().splitlines()[-30:])
 
 
 def to_stderr(line: str) -> None:

@@ -22,6 +22,7 @@ from devcluster.client import ApiError, Client
 from devcluster.instance import Description, Folder, InstanceError
 
 _START_SECONDS: Final = 120.0  # a loaded machine; usually under 5 s
+_STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
 _LOG_LINES: Final = 15
 _counter = itertools.count(1)
@@ -92,7 +93,8 @@ class ControlPlane:
         plane = cls(folder, description, owned)
         try:
             plane._start_components()
-            plane._description = replace(description, ready=True)
+            served: str = plane.client.get("/version")["gitVersion"]
+            plane._description = replace(description, version=served, ready=True)
             folder.write(plane._description)
             if detach:
                 control.ask(folder, {"op": "detach"})
@@ -145,7 +147,7 @@ class ControlPlane:
             self._owned = None
         else:
             with contextlib.suppress(InstanceError):
-                control.ask(self._folder, {"op": "shutdown"})
+                control.ask(self._folder, {"op": "shutdown"}, timeout=_STOP_SECONDS)
         _wait_until_free(self._folder)
 
     def kubectl(self, *args: str, input: str | None = None, timeout: float = 120.0) -> str:
@@ -337,10 +339,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _wait_until_free(folder: Folder) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + _STOP_SECONDS
     while instance.is_alive(folder):
-        if time.monotonic() > deadline:
-            raise InstanceError(f"instance {folder.name} does not end: its supervisor still runs")
+        if time.monotonic() > deadline:  # it hangs (stopped by a debugger, say): its death takes the rest along
+            supervisor = instance.recorded_processes(folder).get(instance.SUPERVISOR)
+            if supervisor is not None:
+                os.kill(supervisor, signal.SIGKILL)
+            deadline += _STOP_SECONDS
         time.sleep(_POLL_SECONDS)
     remove_leftovers(folder.name)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Final
 
 PORT_RANGE: Final = (20_000, 32_767)  # below the ephemeral range, where outgoing connections would take them
+SUPERVISOR: Final = "supervisor"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -230,8 +231,11 @@ def _is_free(port: int) -> bool:
 
 def _end_processes(instance: Folder) -> None:
     deadline = time.monotonic() + 10
-    while (left := recorded_processes(instance)) and time.monotonic() < deadline:
-        for pid in left.values():
+    while time.monotonic() < deadline:
+        left = [pid for name, pid in recorded_processes(instance).items() if name != SUPERVISOR]
+        if not left:
+            return
+        for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
         time.sleep(0.02)

@@ -53,6 +53,7 @@ class Supervisor:
                 selector.register(server, selectors.EVENT_READ, self._serve)
                 selector.register(awake, selectors.EVENT_READ, self._on_wake)
                 selector.register(0, selectors.EVENT_READ, self._on_owner)
+                self._record()
                 print("listening", flush=True)
                 while not self.ending:
                     for key, _ in selector.select():
@@ -140,7 +141,7 @@ class Supervisor:
 
     def _record(self) -> None:
         running = {name: process.pid for name, process in self.processes.items() if process.poll() is None}
-        instance.record_processes(self.folder, running)
+        instance.record_processes(self.folder, {instance.SUPERVISOR: os.getpid(), **running})
 
     def _end_all(self) -> None:
         # All state goes with the folder, so there is nothing to end gracefully; an API server with open watches

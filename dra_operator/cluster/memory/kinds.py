@@ -20,6 +20,10 @@ def _nothing(_: Object) -> None:
     return
 
 
+def _nothing_more(_: Object, __: Object) -> None:
+    return
+
+
 def _fine(_: Object) -> list[Cause]:
     return []
 
@@ -47,6 +51,7 @@ class Rules:
     check_created: Check = _fine
     check_updated: CheckChange = _fine_change
     check_status: CheckChange = _fine_change
+    prepare_status: Callable[[Object, Object], None] = _nothing_more
 
 
 def _pod_status(item: Object) -> Object:
@@ -129,6 +134,7 @@ RULES: Mapping[Resource, Rules] = {
         check_created=claims.claim_created,
         check_updated=claims.spec_unchanged,
         check_status=claims.claim_status_updated,
+        prepare_status=claims.forget_devices,
     ),
     rest.RESOURCE_CLAIM_TEMPLATES: Rules(
         returns_deleted=True,

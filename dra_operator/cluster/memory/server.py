@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dra_operator.api.meta import Key, format_time
@@ -304,7 +304,9 @@ class MemoryServer:
 
     def _patch(self, found: Route, request: Request, user: User) -> Response:
         if request.content_type == rest.APPLY_PATCH and self.store.get(found.resource, _key(found)) is None:
-            return self._create(Route(found.resource, found.namespace, "", ""), request, user)
+            body = {**request.body, "metadata": {**(request.body.get("metadata") or {}), "name": found.name}}
+            created = replace(request, body=body)
+            return self._create(Route(found.resource, found.namespace, "", ""), created, user)
         old = self._existing(found)
         rules = RULES[found.resource]
         match request.content_type:
@@ -324,11 +326,12 @@ class MemoryServer:
     def _update(self, found: Route, old: Object, item: Object, request: Request, user: User) -> Response:
         """Store `item` over `old` with the semantics of the main endpoint or of /status."""
         resource, rules = found.resource, RULES[found.resource]
-        self._check_identity(found, old, item, rules)
+        self._check_identity(found, old, item, rules, patched=request.method == "PATCH")
         item["apiVersion"], item["kind"] = resource.api_version, resource.kind
         _keep_system_fields(item, old)
         if found.subresource == "status":
             _keep_for_status(resource, item, old)
+            rules.prepare_status(item, old)
         elif rules.status:
             _keep(item, old, "status")
         if not found.subresource:
@@ -347,10 +350,13 @@ class MemoryServer:
                 self.store.put(resource, item, self.clock())
         return Response(200, clone(item))
 
-    def _check_identity(self, found: Route, old: Object, item: Object, rules: Rules) -> None:
-        """Optimistic lock and uid precondition."""
+    def _check_identity(self, found: Route, old: Object, item: Object, rules: Rules, *, patched: bool) -> None:
+        """Optimistic lock and uid: a precondition of a PUT, a field that cannot be changed for a PATCH."""
         meta = item["metadata"]
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
+            if patched:
+                cause = refusals.invalid("metadata.uid", meta["uid"], "field is immutable")
+                raise refusals.unprocessable(found.resource, found.name, [cause])
             raise refusals.conflict(
                 found.resource,
                 found.name,

@@ -213,9 +213,9 @@ class FakeApiServer:
         response = web.StreamResponse()
         await response.prepare(request)
         stream: asyncio.Queue[bytes | None] = asyncio.Queue()
-        for revision, type, item in kind.history:
+        for revision, change, item in kind.history:
             if revision > since:
-                stream.put_nowait(json.dumps({"type": type, "object": item}).encode() + b"\n")
+                stream.put_nowait(json.dumps({"type": change, "object": item}).encode() + b"\n")
         if self.end_watches_at_once:
             stream.put_nowait(None)
         entry = (kind.resource.plural, stream)

@@ -53,7 +53,7 @@ async def test_a_token_file_is_read_again_when_it_is_old(kubeconfig: Path, tmp_p
 
 async def test_a_file_that_is_being_replaced_keeps_the_old_token(kubeconfig: Path, tmp_path: Path) -> None:
     connection = await load(str(kubeconfig), token_refresh=0)
-    kubeconfig.write_text("clusters: [")
+    kubeconfig.write_text("clusters: [")  # noqa: ASYNC240
     assert await connection.authorization() == "Bearer abc"
 
 

@@ -61,7 +61,7 @@ def _spec(spec: dict[str, Any], path: str) -> list[Cause]:
         causes += _request(request, at)
         name = request.get("name")
         if name in seen:
-            causes.append(duplicate(f"{at}.name", name))
+            causes.append(duplicate(at, name))
         seen.add(name)
     known = request_names(spec)
     constraints = devices.get("constraints") or []
@@ -168,12 +168,14 @@ def _selectors(selectors: list[Any] | None, at: str) -> list[Cause]:
 def _constraint(constraint: dict[str, Any], known: set[str], at: str) -> list[Cause]:
     causes = _references(constraint.get("requests"), known, at)
     match_attribute, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
-    if match_attribute is not None:
+    if match_attribute is not None and distinct is not None:
+        causes.append(invalid(at, "both", 'exactly one of "matchAttribute" or "distinctAttribute" is required'))
+    elif match_attribute is not None:
         causes += device_attribute_name(f"{at}.matchAttribute", match_attribute, domain_required=True)
     elif distinct is not None:
         causes += device_attribute_name(f"{at}.distinctAttribute", distinct, domain_required=True)
     else:
-        causes.append(required(f"{at}.matchAttribute"))
+        causes.append(required(at, 'exactly one of "matchAttribute" or "distinctAttribute" is required'))
     return causes
 
 
@@ -281,7 +283,7 @@ def _consumers(status: dict[str, Any], before: dict[str, Any], *, deleting: bool
         at = f"status.reservedFor[{index}]"
         causes += [required(f"{at}.{field}") for field in ("resource", "name", "uid") if not consumer.get(field)]
         if consumer.get("uid") in seen:
-            causes.append(duplicate(f"{at}.uid", consumer.get("uid")))
+            causes.append(duplicate(at, consumer))
         seen.add(consumer.get("uid") or "")
     if consumers and status.get("allocation") is None:
         causes.append(forbidden_field("status.reservedFor", "may not be specified when `allocated` is not set"))
@@ -296,12 +298,28 @@ def _consumers(status: dict[str, Any], before: dict[str, Any], *, deleting: bool
 
 
 def _device_status(status: dict[str, Any]) -> list[Cause]:
-    allocated = {
-        (result.get("driver"), result.get("pool"), result.get("device"), result.get("shareID"))
-        for result in dig(status, "allocation", "devices", "results") or ()
-    }
+    allocated = {_device(result) for result in dig(status, "allocation", "devices", "results") or ()}
     return [
         invalid(f"status.devices[{index}]", device.get("device"), "must be an allocated device in the claim")
         for index, device in enumerate(status.get("devices") or ())
-        if (device.get("driver"), device.get("pool"), device.get("device"), device.get("shareID")) not in allocated
+        if _device(device) not in allocated
     ]
+
+
+def forget_devices(new: Object, old: Object) -> None:
+    """Driver status of devices that are no longer allocated goes with the allocation, whoever writes it."""
+    status = new.get("status") or {}
+    before, now = _allocated(old), _allocated(new)
+    kept = [device for device in status.get("devices") or () if _device(device) in now or _device(device) not in before]
+    if kept:
+        status["devices"] = kept
+    else:
+        status.pop("devices", None)
+
+
+def _allocated(claim: Object) -> set[tuple[Any, ...]]:
+    return {_device(result) for result in dig(claim, "status", "allocation", "devices", "results") or ()}
+
+
+def _device(entry: dict[str, Any]) -> tuple[Any, ...]:
+    return entry.get("driver"), entry.get("pool"), entry.get("device"), entry.get("shareID")

@@ -135,12 +135,13 @@ def _maps(item: Object) -> list[Cause]:
         causes += qualified_name("metadata.annotations", key.lower())
     if sum(len(key) + len(str(value)) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
         causes.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
-    for finalizer in meta.get("finalizers") or ():
-        causes += qualified_name("metadata.finalizers", finalizer)
+    for index, finalizer in enumerate(meta.get("finalizers") or ()):
+        field = f"metadata.finalizers[{index}]"
+        causes += qualified_name(field, finalizer)
         if "/" not in str(finalizer) and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
             causes.append(
                 invalid(
-                    "metadata.finalizers",
+                    field,
                     finalizer,
                     "name is neither a standard finalizer name nor is it fully qualified",
                 )

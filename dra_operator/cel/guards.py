@@ -2,7 +2,8 @@
 
 `guarded` rewrites an expression so that it is true exactly where the original is true. Where the original is false, or has no
 answer because an attribute or capacity it reads is missing, the result is false. It goes by truth: under `!` an expression must
-be known to be false, which takes the attribute as much as being true does. Errors of other kinds stay.
+be known to be false, which takes the attribute as much as being true does. Errors of other kinds stay. What an operand or the
+body of a macro may read counts as read, so there the result can be false where the original is true; never the other way round.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def _known(node: Expr, wanted: bool, known: frozenset[Access]) -> Expr:
         case Call(function="_&&_" | "_||_" as function, args=terms):
             return _known_junction(terms, function == "_&&_", wanted, known)
         case Call(function="_?_:_", args=[condition, truthy, falsy]):
-            if truthy.type.kind == "bool" or _is_condition(truthy) or _is_condition(falsy):
+            if _is_condition(truthy) or _is_condition(falsy):
                 yes, no = known | _tests(condition, True), known | _tests(condition, False)
                 return disjunction(
                     [

@@ -24,7 +24,10 @@ _MOST_VALUES = 48
 
 
 class Device:
-    """A device bound for evaluation. `within_limits`: no larger than the API server accepts."""
+    """A device bound for evaluation.
+
+    `within_limits`: no larger than the API server accepts, and with values of known types only.
+    """
 
     __slots__ = (
         "_attributes",
@@ -50,6 +53,11 @@ class Device:
         self.within_limits = _within_limits(driver, attributes, capacity)
         self._attributes: DeviceMap | None = None
         self._capacity: DeviceMap | None = None
+
+    @property
+    def unsupported(self) -> str | None:
+        """The name of an attribute whose value is of a type that is not known here."""
+        return next((name for name, value in self.raw_attributes.items() if value is None), None)
 
     @property
     def attributes(self) -> DeviceMap:
@@ -96,7 +104,10 @@ def _within_limits(driver: str, attributes: Mapping[str, AttributeValue], capaci
         if kind is str:
             if len(value) > _LONGEST_TEXT:  # type: ignore[arg-type]
                 return False
-        elif kind is tuple and not _list_within_limits(value):  # type: ignore[arg-type]
+        elif kind is tuple:
+            if not _list_within_limits(value):  # type: ignore[arg-type]
+                return False
+        elif value is None:
             return False
     return True
 

@@ -71,6 +71,9 @@ class _Evaluable:
 
     def measure(self, device: Device, limit: int) -> tuple[Any, int]:
         """The value and what it cost. Raises EvaluationError, also beyond the limit."""
+        if not device.within_limits and (name := device.unsupported) is not None:
+            # As the scheduler: such a device cannot be judged, whatever the expression looks at.
+            raise EvaluationError(f"attribute {name}: unsupported attribute value")
         if self._metered is None:
             self._metered = compile_tree(self._root, self._environment.functions, metered=True)
         meter = Meter(limit)

@@ -117,12 +117,15 @@ def sort_by(values: tuple[Any, ...], keys: tuple[Any, ...]) -> tuple[Any, ...]:
         raise EvaluationError("list elements must be comparable")
     if any(type(key) is not type(keys[0]) for key in keys):
         raise EvaluationError("list elements must have the same type")
-    order: list[int] = list(range(len(keys)))
-    if keys and type(keys[0]) is float:
-        # NaN has no order, and is left where it stands.
-        order.sort(key=cmp_to_key(lambda i, j: (keys[i] > keys[j]) - (keys[i] < keys[j])))
-    else:
-        order.sort(key=cmp_to_key(lambda i, j: compare(keys[i], keys[j])))
+    doubles = bool(keys) and type(keys[0]) is float
+
+    def by_key(left: int, right: int) -> int:
+        if doubles:
+            # NaN has no order, and is left where it stands.
+            return int(keys[left] > keys[right]) - int(keys[left] < keys[right])
+        return compare(keys[left], keys[right])
+
+    order = sorted(range(len(keys)), key=cmp_to_key(by_key))
     return tuple(values[index] for index in order)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import orjson
+
 from dra_operator.api.errors import InvalidField, each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
@@ -109,7 +111,9 @@ class DeviceRequest:
         exact = data.get("exactly")
         return cls(
             name=name,
-            exactly=None if exact is None else inside("exactly", exact, lambda item: RequestDetail.from_dict(item, name)),
+            exactly=None
+            if exact is None
+            else inside("exactly", exact, lambda item: RequestDetail.from_dict(item, name)),
             first_available=each(
                 "firstAvailable",
                 data.get("firstAvailable"),
@@ -167,12 +171,31 @@ class ClaimSpec:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any] | None) -> ClaimSpec:
+        """Equal texts give one object: the claims of a template share their spec, and what is derived from it."""
         devices = (data or {}).get("devices") or {}
+        try:
+            key = orjson.dumps(devices, option=orjson.OPT_NON_STR_KEYS)
+        except TypeError:
+            return cls._read(devices)
+        known = _SPECS.get(key)
+        if known is None:
+            known = cls._read(devices)
+            if len(_SPECS) >= _SPECS_KEPT:
+                _SPECS.clear()
+            _SPECS[key] = known
+        return known
+
+    @classmethod
+    def _read(cls, devices: dict[str, Any]) -> ClaimSpec:
         return cls(
             requests=each("devices.requests", devices.get("requests"), DeviceRequest.from_dict),
             constraints=each("devices.constraints", devices.get("constraints"), DeviceConstraint.from_dict),
             config=each("devices.config", devices.get("config"), DeviceConfig.from_dict),
         )
+
+
+_SPECS: dict[bytes, ClaimSpec] = {}
+_SPECS_KEPT = 8192
 
 
 @dataclass(frozen=True, slots=True)

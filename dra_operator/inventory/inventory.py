@@ -33,6 +33,8 @@ class Inventory:
     def __init__(self, features: Features = DEFAULT_1_37) -> None:
         self.features = features
         self.version = 0
+        #: Grows when devices may have got other positions or homes.
+        self.published = 0
         self.classes: dict[str, DeviceClass] = {}
         self.pools: dict[PoolId, Pool] = {}
         self.nodes: dict[str, NodeRecord] = {}
@@ -158,6 +160,13 @@ class Inventory:
             return None
         return offer.device if offer.taints == offer.device.taints else replace(offer.device, taints=offer.taints)
 
+    def devices_of(self, slice_name: str) -> list[DeviceId]:
+        """What a slice publishes, usable or not."""
+        id = self._slices.get(slice_name)
+        if id is None:
+            return []
+        return [DeviceId(id.driver, id.pool, device.name) for device in self.pools[id].slices[slice_name].devices]
+
     def offer(self, id: DeviceId) -> Offer | None:
         return self._offers.get(id)
 
@@ -199,6 +208,7 @@ class Inventory:
             for name in self._stale_nodes:
                 self._view_node(name)
             self._stale_nodes.clear()
+            self.published += 1
             self.states.forget_unused()
 
     def _node_changed(self, record: NodeRecord) -> None:

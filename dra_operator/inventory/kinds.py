@@ -15,13 +15,17 @@ from dra_operator.api.slices import AttributeValue, Device
 from dra_operator.api.semver import Semver
 from dra_operator.api.taints import BLOCKING_EFFECTS, Taint
 
-#: An attribute by domain and name; the domain of an unqualified name is the driver.
-Attribute = tuple[str, str]
+#: An attribute by domain and name; the domain of an unqualified name is the driver. Name None: all of the domain.
+Attribute = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """`device` is the first device seen of this kind: read from it only what the projection covers."""
+    """`device` is the first device seen of this kind: read from it only what the projection covers.
+
+    `unreadable` names an attribute of a type this version does not know; no expression can be evaluated on such a device.
+    `sizes`: its capacities in 10^-9, by name.
+    """
 
     seq: int
     driver: str
@@ -29,6 +33,7 @@ class Kind:
     taints: tuple[Taint, ...]
     skips_node: bool
     sizes: tuple[tuple[str, int], ...]
+    unreadable: str | None = None
 
 
 class Kinds:
@@ -38,6 +43,7 @@ class Kinds:
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self._read: set[Attribute] = set()
         self._read_all = False
+        self._domains: set[str] = set()
         self._raw_names: dict[str, tuple[str, ...]] = {}
         self._count = 0
 
@@ -57,6 +63,7 @@ class Kinds:
             if not missing:
                 return False
             self._read |= missing
+            self._domains |= {domain for domain, name in missing if name is None}
         self._raw_names.clear()
         self._kinds.clear()
         return True
@@ -64,6 +71,11 @@ class Kinds:
     def of(self, driver: str, device: Device, taints: tuple[Taint, ...], skips_node: bool) -> Kind:
         """The kind of a device with these taints (its own and those of rules)."""
         blocking = tuple(taint for taint in taints if taint.effect in BLOCKING_EFFECTS) if taints else ()
+        unreadable = None
+        for name, value in device.attributes.items():
+            if value is None:
+                unreadable = name
+                break
         sizes = tuple(sorted((name, amount.nano) for name, amount in device.capacity.items()))
         key = (
             driver,
@@ -76,23 +88,26 @@ class Kinds:
             device.allow_multiple,
             bool(device.binding_conditions),
             skips_node,
+            unreadable,
         )
         kind = self._kinds.get(key)
         if kind is None:
             self._count += 1
-            kind = self._kinds[key] = Kind(self._count, driver, device, blocking, skips_node, sizes)
+            kind = self._kinds[key] = Kind(self._count, driver, device, blocking, skips_node, sizes, unreadable)
         return kind
 
     def _projected(self, driver: str, device: Device) -> Iterator[object]:
         attributes = device.attributes
         if not attributes:
             return
+        names: Iterable[str] = self._raw(driver)
         if self._read_all:
-            for name in sorted(attributes):
-                yield name
-                yield typed(attributes[name])
-            return
-        for name in self._raw(driver):
+            names = sorted(attributes)
+        elif self._domains:
+            domains = self._domains
+            whole = {name for name in attributes if _domain(name, driver) in domains}
+            names = sorted(whole.union(names)) if whole else names
+        for name in names:
             if name in attributes:
                 yield name
                 yield typed(attributes[name])
@@ -101,10 +116,15 @@ class Kinds:
         """The names under which this driver's devices may publish what is read."""
         names = self._raw_names.get(driver)
         if names is None:
-            found = {f"{domain}/{name}" for domain, name in self._read}
-            found |= {name for domain, name in self._read if domain == driver}
+            found = {f"{domain}/{name}" for domain, name in self._read if name is not None}
+            found |= {name for domain, name in self._read if name is not None and domain == driver}
             names = self._raw_names[driver] = tuple(sorted(found))
         return names
+
+
+def _domain(name: str, driver: str) -> str:
+    domain, slash, _ = name.partition("/")
+    return domain if slash else driver
 
 
 def typed(value: AttributeValue) -> object:

@@ -1,0 +1,24 @@
+"""Solving one unit: which devices, on which node.
+
+`solve` searches, `validate` checks an allocation with other code, written from the API documentation. Time, priorities and queues are
+not known here.
+"""
+
+from dra_operator.allocator.problem import (
+    Demand,
+    Failed,
+    Problem,
+    RequestStats,
+    Result,
+    Solved,
+    Strategy,
+    UnitConstraint,
+    Unsolved,
+    Warning,
+)
+from dra_operator.allocator.solving import solve
+
+__all__ = [
+    "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Warning",
+    "solve",
+]  # fmt: skip

@@ -1,0 +1,44 @@
+"""Failures in words: an error met by the search as a message that names the object and the repair."""
+
+from __future__ import annotations
+
+from dra_operator.allocator.problem import Failed, Problem
+from dra_operator.allocator.search import Trouble
+from dra_operator.allocator.selection import Broken
+from dra_operator.allocator.table import Table
+from dra_operator.inventory.views import NodeRecord
+
+
+def failed_by(trouble: Trouble, table: Table, record: NodeRecord, problem: Problem) -> Failed:
+    """The failure an error on one of a node's devices amounts to."""
+    way, bit, broken = trouble
+    claim = problem.claims[way.claim]
+    device = record.offers[table.order[bit]].id
+    if not isinstance(broken, Broken):
+        return Failed(
+            "constraint",
+            f"claim {claim.key}, request {way.name}: cannot add device {device} because {broken}; "
+            "allocationMode All takes every matching device: narrow the selectors or drop the constraint",
+            claim=str(claim.key),
+            request=way.name,
+            device=device,
+        )
+    if broken.index < 0:
+        return Failed(
+            "capacity",
+            f"claim {claim.key}, request {way.name}: checking device {device}: {broken.message}",
+            claim=str(claim.key),
+            request=way.name,
+            device=device,
+        )
+    name = way.detail.device_class_name
+    source = f"class {name}" if broken.by_class else f"claim {claim.key}"
+    return Failed(
+        "selector",
+        f"{source}: selector #{broken.index} on device {device}: {broken.message}",
+        claim=str(claim.key),
+        request=way.name,
+        device_class=name if broken.by_class else None,
+        selector=broken.index,
+        device=device,
+    )

@@ -1,0 +1,211 @@
+"""What is remembered between calls: compiled selectors, plans, tables and answers.
+
+Kept with the inventory and for as long as that lives; bounded, and forgotten with the classes and views it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dra_operator.allocator.demand import Term, terms_of
+from dra_operator.allocator.plan import FilterSource, Plan, make_plan
+from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy
+from dra_operator.allocator.results import Assembler
+from dra_operator.allocator.scoring import Score, best
+from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
+from dra_operator.allocator.selection import Filter, Selectors
+from dra_operator.allocator.start import Start, make_start
+from dra_operator.allocator.table import Table, make_table
+from dra_operator.api.claims import ClaimSpec, DeviceClass, ResourceClaim
+from dra_operator.api.meta import ObjectMeta
+from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.inventory.kinds import Attribute
+from dra_operator.inventory.pools import Pool
+from dra_operator.inventory.usage import Occupancy
+from dra_operator.inventory.views import Shares, View
+
+_PLANS_KEPT = 2048
+_FILTERS_KEPT = 8192
+_ANSWERS_KEPT = 4096
+#: Solutions on one node that are compared; there are rarely more that differ.
+_COMPARED = 16
+
+NOTHING: Mapping[DeviceId, Occupancy] = {}
+_NO_META = ObjectMeta.from_dict({})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search says about one start: solutions, or the error it ended with, or the device that mode All could not take."""
+
+    choices: tuple[Choice, ...]
+    trouble: Trouble | None
+    excluded: Trouble | None
+
+
+class Known:
+    """Everything derived from one plan."""
+
+    def __init__(self, plan: Plan, memory: Memory) -> None:
+        self.plan, self.memory = plan, memory
+        self.assembler = Assembler(plan, memory.inventory.features)
+        #: Pools of which some device without a home matters to this plan.
+        self.shared_pools: set[Pool] = set()
+        self.indexes: dict[object, object] = {}
+        self._tables: dict[tuple[View, bool], Table] = {}
+        self._terms: dict[tuple[Demand, View], tuple[Term, ...]] = {}
+
+    def table(self, view: View, as_published: bool) -> Table:
+        key = (view, as_published)
+        table = self._tables.get(key)
+        if table is None:
+            memory = self.memory
+            table = self._tables[key] = make_table(
+                self.plan, view, memory.inventory.features, memory.selectors, as_published
+            )
+            if table.shared:
+                self.shared_pools.update(view.shared_pools)
+        return table
+
+    def find(self, table: Table, start: Start, work: Work, exact: bool) -> Found:
+        """Solutions from a start, remembered. Raises Stopped."""
+        found = table.answers.get(start)
+        if found is None:
+            search = Search(table, start, work, exact)
+            choices = search.run(1 if exact else _COMPARED)
+            found = Found(tuple(choices), search.trouble, search.excluded)
+            if len(table.answers) >= _ANSWERS_KEPT:
+                table.answers.clear()
+            table.answers[start] = found
+        assert isinstance(found, Found)
+        return found
+
+    def judge(
+        self,
+        view: View,
+        used: int,
+        shares: Shares,
+        held: int,
+        forbidden: frozenset[DeviceId],
+        strategy: Strategy,
+        demand: Demand | None,
+        work: Work,
+        ignore_usage: bool = False,
+    ) -> tuple[Table, Found, Choice | None, Score | None]:
+        """The best solution on one state, and how good it is. Raises Stopped."""
+        exact = strategy is Strategy.FirstFit
+        table = self.table(view, exact)
+        occupied = NOTHING if ignore_usage else self.memory.inventory.usage.by_device
+        start = make_start(table, used, shares, occupied, forbidden, held)
+        found = self.find(table, start, work, exact)
+        if not found.choices:
+            return table, found, None, None
+        terms = None if demand is None or exact else self.terms(demand, view)
+        choice, score = best(table, start, found.choices, strategy, terms)
+        return table, found, choice, score
+
+    def terms(self, demand: Demand, view: View) -> tuple[Term, ...]:
+        """The expected demand, on one view."""
+        key = (demand, view)
+        known = self._terms.get(key)
+        if known is None:
+            known = self._terms[key] = self.memory.terms(demand, view)
+        return known
+
+    def tables(self) -> list[Table]:
+        return list(self._tables.values())
+
+
+class Memory(FilterSource):
+    """Of one inventory."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory = inventory
+        self.selectors = Selectors()
+        self._filters: dict[tuple[int, tuple[str | None, ...]], Filter] = {}
+        self._known: dict[tuple[object, ...], tuple[Known, tuple[ClaimSpec, ...]]] = {}
+        self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
+
+    def known(self, problem: Problem) -> Known | Failed:
+        """What is known of the problem's plan; what is wrong with its claims if it has none."""
+        key = (*(id(claim.spec) for claim in problem.claims), problem.constraints)
+        entry = self._known.get(key)
+        if entry is not None and self._current(entry[0].plan):
+            return entry[0]
+        return self._learn(key, problem.claims, problem)
+
+    def _learn(self, key: tuple[object, ...], claims: tuple[ResourceClaim, ...], problem: Problem) -> Known | Failed:
+        inventory = self.inventory
+        plan = make_plan(claims, problem.constraints, inventory.classes, inventory.features, self)
+        if isinstance(plan, Failed):
+            return plan
+        inventory.require(plan.reads, plan.linked)
+        if len(self._known) >= _PLANS_KEPT:
+            for old in list(self._known)[: _PLANS_KEPT // 2]:
+                del self._known[old]
+        known = Known(plan, self)
+        # The specs are kept so that their ids stay theirs.
+        self._known[key] = known, plan.specs
+        return known
+
+    def _current(self, plan: Plan) -> bool:
+        classes = self.inventory.classes
+        return all(classes.get(name) is device_class for name, device_class in plan.classes.items())
+
+    def filter(self, device_class: DeviceClass, expressions: tuple[str | None, ...]) -> Filter:
+        key = (id(device_class), expressions)
+        found = self._filters.get(key)
+        if found is None or found.device_class is not device_class:
+            if len(self._filters) >= _FILTERS_KEPT:
+                self._filters.clear()
+            found = self._filters[key] = Filter(device_class, expressions, self.selectors)
+        return found
+
+    def reads(self, expression: str) -> frozenset[Attribute] | None:
+        return self.selectors.derived_reads(expression)
+
+    def terms(self, demand: Demand, view: View) -> tuple[Term, ...]:
+        """Each kind of claim expected, on one view; those that cannot be planned are left out."""
+        found: list[Term] = []
+        for spec, weight in demand.items:
+            problem = Problem((ResourceClaim(_NO_META, spec),))
+            known = self.known(problem)
+            if isinstance(known, Failed):
+                continue
+            table = known.table(view, False)
+            for requirement in known.plan.requirements:
+                way = requirement.ways[0]
+                if not way.all and not way.admin:
+                    found.append(terms_of(table, way, way.count, weight))
+        return tuple(found)
+
+    def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:
+        """Forbidden devices as position masks by node, and those without a home. Worked out once per set and inventory version of
+        the published devices."""
+        inventory = self.inventory
+        if self._held is not None and self._held[0] is forbidden and self._held[1] == inventory.published:
+            return self._held[2], self._held[3]
+        by_node: dict[str, int] = {}
+        homeless = set()
+        for id in forbidden:
+            offer = inventory.offer(id)
+            if offer is None:
+                continue
+            if offer.home is None:
+                homeless.add(id)
+            else:
+                by_node[offer.home] = by_node.get(offer.home, 0) | 1 << offer.position
+        self._held = forbidden, inventory.published, by_node, frozenset(homeless)
+        return by_node, frozenset(homeless)
+
+
+def memory_of(inventory: Inventory) -> Memory:
+    memory = inventory.memo.get("allocator")
+    if memory is None:
+        memory = inventory.memo["allocator"] = Memory(inventory)
+    assert isinstance(memory, Memory)
+    return memory
+
+
+__all__ = ["Found", "Known", "Memory", "Stopped", "memory_of"]

@@ -1,0 +1,130 @@
+"""Scoring: which of a node's solutions is best, and how good it is against those of other nodes. Smaller is better.
+
+The order of what counts is fixed: the preference in `firstAvailable`, devices without binding conditions, preferred constraints,
+the strategy, devices no larger than needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from dra_operator.allocator.demand import Left, Term, typical
+from dra_operator.allocator.plan import Plan
+from dra_operator.allocator.problem import Strategy, UnitConstraint
+from dra_operator.allocator.search import Choice
+from dra_operator.allocator.start import Start
+from dra_operator.allocator.table import Table
+from dra_operator.inventory.kinds import attribute_of, typed
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """`hard` comes before a node's cost, `soft` after it."""
+
+    hard: tuple[int, tuple[int, ...], int]
+    soft: tuple[float, float, float]
+
+
+def best(
+    table: Table, start: Start, choices: Sequence[Choice], strategy: Strategy, terms: tuple[Term, ...] | None
+) -> tuple[Choice, Score]:
+    """The best of a node's solutions, the first of equals. `terms`: the expected demand; None: typical sizes of the plan's own."""
+    judge = _Judge(table, start, strategy, terms)
+    scored = [(judge.score(choice), index) for index, choice in enumerate(choices)]
+    score, index = min(scored, key=lambda item: (item[0].hard, item[0].soft, item[1]))
+    return choices[index], score
+
+
+class _Judge:
+    def __init__(self, table: Table, start: Start, strategy: Strategy, terms: tuple[Term, ...] | None) -> None:
+        self.table, self.start, self.strategy, self.terms = table, start, strategy, terms
+        self.left: dict[int, tuple[int, ...]] = {table.order[bit]: amounts for bit, amounts in start.left}
+        self.free = self._positions(start.free)
+        self.before: tuple[tuple[Term, ...], float] | None = None
+
+    def score(self, choice: Choice) -> Score:
+        table = self.table
+        subs = tuple(way.sub for way, _ in choice)
+        bits = [bit for way, picked in choice if not way.admin for bit in picked]
+        binding = sum(1 for bit in bits if table.binding >> bit & 1)
+        waste = sum(table.sizes[bit] for bit in bits)
+        prefer = -sum(item.weight * satisfied(table, item, choice) for item in table.plan.preferred)
+        return Score((sum(subs), subs, binding), (prefer, self._strategic(choice), waste))
+
+    def _strategic(self, choice: Choice) -> float:
+        if self.strategy is Strategy.FirstFit:
+            return 0.0
+        free, left = self._after(choice)
+        if self.strategy is Strategy.Fragmentation:
+            terms, before = self._before(choice)
+            return round(before - sum(term.fitting(free, left) for term in terms), 6)
+        room = self._room(free, left)
+        return room if self.strategy is Strategy.Pack else -room
+
+    def _before(self, choice: Choice) -> tuple[tuple[Term, ...], float]:
+        if self.before is None:
+            terms = self.terms if self.terms is not None else typical(self.table, [way for way, _ in choice])
+            self.before = terms, sum(term.fitting(self.free, self.left) for term in terms)
+        return self.before
+
+    def _after(self, choice: Choice) -> tuple[int, Left]:
+        table, free, left = self.table, self.free, dict(self.left)
+        for way, bits in choice:
+            if way.admin:
+                continue
+            for bit in bits:
+                position = table.order[bit]
+                if not table.multi >> bit & 1:
+                    free &= ~(1 << position)
+                    continue
+                takes = table.columns[way.index].takes[bit]
+                have = left.get(position, table.limits[bit])
+                left[position] = tuple(amount - take for amount, take in zip(have, takes, strict=True))
+        return free, left
+
+    def _room(self, free: int, left: Left) -> float:
+        """Free devices of those the plan can use, shared ones by the fullest of their capacities."""
+        table, room = self.table, 0.0
+        for bit, position in enumerate(table.order):
+            if not free >> position & 1:
+                continue
+            limits = table.limits.get(bit)
+            if limits is None:
+                room += 1.0
+            else:
+                have = left.get(position, limits)
+                room += min((amount / limit for amount, limit in zip(have, limits, strict=True) if limit), default=1.0)
+        return round(room, 6)
+
+    def _positions(self, mask: int) -> int:
+        found = 0
+        for bit, position in enumerate(self.table.order):
+            if mask >> bit & 1:
+                found |= 1 << position
+        return found
+
+
+def satisfied(table: Table, constraint: UnitConstraint, choice: Choice) -> float:
+    """How far a preferred constraint holds, from 0 to 1: the share of its devices that agree (or that differ, for distinct)."""
+    values: list[Hashable] = []
+    for way, bits in choice:
+        request = way.name.partition("/")[0]
+        if constraint.members and not {(way.claim, request), (way.claim, way.name)} & set(constraint.members):
+            continue
+        for bit in bits:
+            offer = table.view.offers[table.order[bit]]
+            found = (attribute_of(offer.device, offer.id.driver, name) for name in constraint.attributes)
+            value = next((item for item in found if item is not None), None)
+            values.append(None if value is None else typed(value))
+    if len(values) < 2:
+        return 1.0
+    known = [value for value in values if value is not None]
+    if constraint.distinct:
+        return len(set(known)) / len(values)
+    return max((known.count(value) for value in set(known)), default=0) / len(values)
+
+
+def preferred_names(plan: Plan) -> tuple[str, ...]:
+    """Attributes that only preferred constraints read."""
+    return tuple(sorted({name for item in plan.preferred for name in item.attributes}))

@@ -1,0 +1,456 @@
+"""The search: which devices satisfy a plan, on one table from one start.
+
+Depth first over requests, their ways, and devices, in the order of the bits; complete. What keeps it short:
+- of devices that are alike (`Table.classes`) only the first free one is tried: exchanging two of them changes nothing;
+- sub-problems that failed are remembered by all that later choices depend on;
+- bounds: a way is left at once if fewer devices remain than it still needs, under the values its constraints already have.
+
+The search changes nothing but itself: its state is immutable, so giving up a choice is forgetting it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from dra_operator.allocator.plan import Way
+from dra_operator.allocator.selection import Broken
+from dra_operator.allocator.start import Groups, Start, admits, joined
+from dra_operator.allocator.table import UNKNOWN, Column, Table
+from dra_operator.api.claims import MAX_RESULTS
+
+#: What was picked so far: what was picked before, the way, and its bits.
+Picked = tuple[Any, Way, tuple[int, ...]]
+
+#: Per requirement: the way taken and the bits, in the order they were picked.
+Choice = tuple[tuple[Way, tuple[int, ...]], ...]
+
+
+class Work:
+    """What one `solve` may still spend; shared by all searches of the call."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+
+class Stopped(Exception):
+    """The work budget is spent."""
+
+
+class Trouble(NamedTuple):
+    """An error met on the way: on which way, at which bit (-1: none in particular), and why."""
+
+    way: Way
+    bit: int
+    broken: Broken | str
+
+
+class Position(NamedTuple):
+    """Everything later choices depend on.
+
+    `mine`: bits the current claim has; `results`: how many it has so far. `bound`: per rule, what the values so far leave open
+    (None = nothing chosen yet).
+    """
+
+    free: int
+    mine: int
+    results: int
+    bound: tuple[Hashable, ...]
+    running: int
+    left: tuple[tuple[int, ...], ...]
+    counters: tuple[int, ...]
+    groups: Groups
+
+
+class Frame:
+    """A choice point. `way` None: which way of requirement `at`; else which device is its `taken`-th."""
+
+    __slots__ = ("at", "last", "picked", "position", "remaining", "taken", "way", "worked", "key")
+
+    def __init__(self, at: int, way: Way | None, taken: int, last: int, position: Position, picked: Picked | None) -> None:
+        self.at, self.way, self.taken, self.last, self.position, self.picked = at, way, taken, last, position, picked
+        self.remaining: list[int] = []
+        self.worked = False
+        self.key: Hashable = None
+
+
+class Search:
+    """One run. `exact`: errors of selectors end the search where the in-tree allocator would meet them, hence no bounds."""
+
+    def __init__(self, table: Table, start: Start, work: Work, exact: bool) -> None:
+        self.table, self.plan, self.start, self.work = table, table.plan, start, work
+        self.columns = table.columns
+        #: A selector error that ended the search.
+        self.trouble: Trouble | None = None
+        #: Mode All met a device its constraint excludes: an error if nothing else works.
+        self.excluded: Trouble | None = None
+        self._bounded = not (exact and any(column.broken for column in table.columns))
+        self._exact = exact
+        self._failed: set[Hashable] = set()
+        self._slots = {bit: slot for slot, (bit, _) in enumerate(start.left)}
+        self._variable = any(way.all or len(item.ways) > 1 for item in self.plan.requirements for way in item.ways)
+        self._admin = any(way.admin for way in self.plan.ways)
+        self._chosen: tuple[Way, ...] | None = None
+
+    def run(self, limit: int = 1) -> list[Choice]:
+        """Up to `limit` solutions, the first in order first; further ones take the same ways. Raises Stopped."""
+        solutions: list[Choice] = []
+        if self._exact and not self._precheck():
+            return solutions
+        start = self.start
+        position = Position(
+            start.free,
+            0,
+            0,
+            (None,) * len(self.plan.rules),
+            start.running,
+            tuple(amounts for _, amounts in start.left),
+            start.counters,
+            start.groups,
+        )
+        stack: list[Frame] = []
+        solved = self._enter(stack, 0, position, None)
+        while True:
+            if solved is not None:
+                solutions.append(solved)
+                if len(solutions) >= limit:
+                    return solutions
+                self._chosen = tuple(way for way, _ in solved)
+                for frame in stack:
+                    frame.worked = True
+                solved = None
+            if not stack or self.trouble is not None:
+                return solutions
+            frame = stack[-1]
+            if not frame.remaining:
+                stack.pop()
+                if not frame.worked:
+                    self._failed.add(frame.key)
+                continue
+            self.work.left -= 1
+            if self.work.left < 0:
+                if solutions:
+                    return solutions
+                raise Stopped
+            choice = frame.remaining.pop()
+            if frame.way is None:
+                way = self.plan.requirements[frame.at].ways[choice]
+                if self._chosen is not None and self._chosen[frame.at] is not way:
+                    continue
+                solved = self._take_way(stack, frame.at, way, frame.position, frame.picked)
+            else:
+                solved = self._take_device(stack, frame, choice)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _precheck(self) -> bool:
+        """Mode All looks at every device before anything is chosen, and fails on the first error."""
+        for way in self.plan.ways:
+            broken = self.columns[way.index].broken
+            if way.all and broken:
+                bit = min(broken)
+                self.trouble = Trouble(way, bit, broken[bit])
+                return False
+        return True
+
+    def _enter(self, stack: list[Frame], at: int, position: Position, picked: Picked | None) -> Choice | None:
+        """Begin requirement `at`."""
+        requirements = self.plan.requirements
+        if at == len(requirements):
+            return _unroll(picked)
+        if at and requirements[at - 1].claim != requirements[at].claim:
+            # Constraints within a claim end with it, and so does the rule that it has a device once.
+            bound = tuple(
+                value if rule.claim is None or rule.claim >= requirements[at].claim else None
+                for rule, value in zip(self.plan.rules, position.bound, strict=True)
+            )
+            position = position._replace(mine=0, results=0, bound=bound)
+        ways = requirements[at].ways
+        if len(ways) == 1:
+            return self._take_way(stack, at, ways[0], position, picked)
+        frame = Frame(at, None, 0, -1, position, picked)
+        frame.key = self._key(at, None, 0, -1, position)
+        if frame.key in self._failed:
+            return None
+        frame.remaining = list(range(len(ways) - 1, -1, -1))
+        stack.append(frame)
+        return None
+
+    def _take_way(self, stack: list[Frame], at: int, way: Way, position: Position, picked: Picked | None) -> Choice | None:
+        if way.all:
+            return self._take_all(stack, at, way, position, picked)
+        if way.count <= 0:
+            return self._enter(stack, at + 1, position, (picked, way, ()))
+        if position.results + way.count > MAX_RESULTS:
+            return None
+        self._push(stack, at, way, 0, -1, position, (picked, way, ()))
+        return None
+
+    def _take_all(self, stack: list[Frame], at: int, way: Way, position: Position, picked: Picked | None) -> Choice | None:
+        """Mode All: every matching device or nothing; there is nothing to choose."""
+        column = self.columns[way.index]
+        if any(section.status is not None for section in self.table.view.sections):
+            return None
+        wanted = column.every
+        if not wanted or position.results + wanted.bit_count() > MAX_RESULTS:
+            return None
+        bits = []
+        for bit in _bits(wanted):
+            mask = 1 << bit
+            if column.lacking & mask:
+                self._exclude(way, bit)
+                return None
+            if not column.usable & mask or not self._may_take(way, mask, position):
+                return None
+            after = self._apply(way, bit, position)
+            if after is None:
+                if self._excluded_by_rule(way, bit, position):
+                    self._exclude(way, bit)
+                return None
+            position = after
+            bits.append(bit)
+        return self._enter(stack, at + 1, position, (picked, way, tuple(bits)))
+
+    def _take_device(self, stack: list[Frame], frame: Frame, bit: int) -> Choice | None:
+        way = frame.way
+        assert way is not None
+        broken = self.columns[way.index].broken
+        if self._exact and bit in broken:
+            self.trouble = Trouble(way, bit, broken[bit])
+            return None
+        position = self._apply(way, bit, frame.position)
+        if position is None:
+            return None
+        assert frame.picked is not None
+        before, _, bits = frame.picked
+        picked = (before, way, (*bits, bit))
+        if frame.taken + 1 == way.count:
+            return self._enter(stack, frame.at + 1, position, picked)
+        self._push(stack, frame.at, way, frame.taken + 1, bit, position, picked)
+        return None
+
+    def _push(
+        self, stack: list[Frame], at: int, way: Way, taken: int, last: int, position: Position, picked: Picked
+    ) -> None:
+        frame = Frame(at, way, taken, last, position, picked)
+        frame.key = self._key(at, way, taken, last, position)
+        if frame.key in self._failed:
+            return
+        frame.remaining = self._candidates(way, taken, last, position)
+        if frame.remaining:
+            stack.append(frame)
+        else:
+            self._failed.add(frame.key)
+
+    # -- candidates ------------------------------------------------------------------------------------------------
+
+    def _candidates(self, way: Way, taken: int, last: int, position: Position) -> list[int]:
+        """Bits to try, last first. Of alike devices the first one free, and none if that one was passed over."""
+        column = self.columns[way.index]
+        open_mask = ~position.mine if way.admin else position.free & ~position.mine
+        mask = column.usable & open_mask
+        later = -1 << (last + 1)
+        if self._bounded:
+            mask = self._within_rules(way, column, mask, position, taken)
+            if (mask & later).bit_count() < way.count - taken:
+                return []
+        found: list[int] = []
+        multi = self.table.multi
+        for members in self.table.classes:
+            alike = members & mask
+            if not alike:
+                continue
+            if not members & multi:
+                low = alike & -alike
+                if low & later:
+                    found.append(low.bit_length() - 1)
+                continue
+            seen: set[Hashable] = set()
+            for bit in _bits(alike):
+                signature = (position.left[self._slots[bit]], position.running >> bit & 1) if not way.admin else None
+                if signature not in seen:
+                    seen.add(signature)
+                    if bit > last:
+                        found.append(bit)
+        if not self._bounded:
+            found += [bit for bit in column.broken if bit > last and open_mask >> bit & 1]
+        if len(found) > 1:
+            found.sort(reverse=True)
+        return found
+
+    def _within_rules(self, way: Way, column: Column, mask: int, position: Position, taken: int) -> int:
+        """The candidates that the constraints' values so far admit, or 0 where these cannot be enough."""
+        need = way.count - taken
+        for rule in way.constraints:
+            masks = column.masks.get(rule)
+            if masks is None:
+                return 0
+            bound = position.bound[rule]
+            if self.plan.rules[rule].distinct:
+                mask = self._distinct(masks, bound, mask, need, rule)
+            elif bound is None:
+                admitted = 0
+                for members in masks.values():
+                    alike = members & mask
+                    if alike.bit_count() >= need:
+                        admitted |= alike
+                mask = admitted
+            elif isinstance(bound, frozenset) and rule in self.table.set_rules:
+                admitted = 0
+                for item in bound:
+                    alike = masks.get(item, 0) & mask
+                    if alike.bit_count() >= need:
+                        admitted |= alike
+                mask = admitted
+            else:
+                mask &= masks.get(bound, 0)
+            if not mask:
+                return 0
+        return mask
+
+    def _distinct(self, masks: dict[Hashable, int], bound: Hashable, mask: int, need: int, rule: int) -> int:
+        used = bound if isinstance(bound, frozenset) else frozenset()
+        admitted = values = 0
+        for item, members in masks.items():
+            if item in used:
+                mask &= ~members
+        for members in masks.values():
+            alike = members & mask
+            if alike:
+                values += 1
+                admitted |= alike
+        # A device with several values uses them up together, so values bound the number of devices either way.
+        return admitted if values >= need else 0
+
+    def _may_take(self, way: Way, mask: int, position: Position) -> bool:
+        if position.mine & mask:
+            return False
+        return way.admin or bool(position.free & mask)
+
+    # -- taking one device -----------------------------------------------------------------------------------------
+
+    def _apply(self, way: Way, bit: int, position: Position) -> Position | None:
+        """The position after taking a device, or None if counters, capacity or a constraint forbid it."""
+        free, mine, results, bound, running, left, counters, groups = position
+        mask = 1 << bit
+        table = self.table
+        shared = bool(table.multi & mask)
+        if not way.admin:
+            charged = True
+            if shared:
+                slot = self._slots[bit]
+                rest = tuple(
+                    have - take for have, take in zip(left[slot], self.columns[way.index].takes[bit], strict=True)
+                )
+                if any(amount < 0 for amount in rest):
+                    return None
+                left = (*left[:slot], rest, *left[slot + 1 :])
+                # The counters of a shared device are taken once, by whoever comes first.
+                charged = not running & mask
+                running |= mask
+            else:
+                free &= ~mask
+            if charged and counters:
+                drained = self._drain(bit, counters, groups)
+                if drained is None:
+                    return None
+                counters, groups = drained
+        if not shared:
+            mine |= mask
+        if way.constraints:
+            narrowed = self._bind(way, bit, bound)
+            if narrowed is None:
+                return None
+            bound = narrowed
+        return Position(free, mine, results + 1, bound, running, left, counters, groups)
+
+    def _drain(self, bit: int, counters: tuple[int, ...], groups: Groups) -> tuple[tuple[int, ...], Groups] | None:
+        at = self.table.order[bit]
+        numbers = self.table.counters
+        members = numbers.groups.get(at)
+        if members:
+            joint = list(groups)
+            for number, names in members:
+                if not admits(joint[number], names):
+                    return None
+                joint[number] = joined(joint[number], names)
+            groups = tuple(joint)
+        drains = numbers.drains.get(at)
+        if drains:
+            rest = list(counters)
+            for number, amount in drains:
+                rest[number] -= amount
+                if amount > 0 and rest[number] < 0:
+                    return None
+            counters = tuple(rest)
+        return counters, groups
+
+    def _bind(self, way: Way, bit: int, bound: tuple[Hashable, ...]) -> tuple[Hashable, ...] | None:
+        narrowed = list(bound)
+        for rule in way.constraints:
+            value = self.columns[way.index].values[rule][bit]
+            after = self._narrow(rule, narrowed[rule], value)
+            if after is None:
+                return None
+            narrowed[rule] = after
+        return tuple(narrowed)
+
+    def _narrow(self, rule: int, bound: Hashable, value: Hashable) -> Hashable | None:
+        """What a rule leaves open after one more value; None if the value breaks it."""
+        if self.plan.rules[rule].distinct:
+            values = value if isinstance(value, frozenset) else frozenset((value,))
+            used = bound if isinstance(bound, frozenset) else frozenset()
+            if used & values or (used and value == UNKNOWN):
+                return None
+            return used | values
+        if bound is None:
+            return value
+        if rule in self.table.set_rules:
+            assert isinstance(bound, frozenset) and isinstance(value, frozenset)
+            return bound & value or None
+        return bound if bound == value != UNKNOWN else None
+
+    # -- errors and memory -----------------------------------------------------------------------------------------
+
+    def _excluded_by_rule(self, way: Way, bit: int, position: Position) -> bool:
+        return bool(way.constraints) and self._bind(way, bit, position.bound) is None
+
+    def _exclude(self, way: Way, bit: int) -> None:
+        if self.excluded is None:
+            self.excluded = Trouble(way, bit, "a claim constraint would not be satisfied")
+
+    def _key(self, at: int, way: Way | None, taken: int, last: int, position: Position) -> Hashable:
+        """All that decides whether the rest can succeed from here."""
+        return (
+            at,
+            None if way is None else way.index,
+            taken,
+            last,
+            position.free & self.table.future[at],
+            position.mine if self._admin else 0,
+            position.results if self._variable else 0,
+            position.bound,
+            position.running,
+            position.left,
+            position.counters,
+            position.groups,
+        )
+
+
+def _bits(mask: int) -> list[int]:
+    bits = []
+    while mask:
+        low = mask & -mask
+        bits.append(low.bit_length() - 1)
+        mask ^= low
+    return bits
+
+
+def _unroll(picked: Picked | None) -> Choice:
+    found: list[tuple[Way, tuple[int, ...]]] = []
+    while picked is not None:
+        picked, way, bits = picked
+        found.append((way, bits))
+    return tuple(reversed(found))

@@ -1,0 +1,169 @@
+"""Which kinds of devices a request's class and selectors accept, each worked out once per kind.
+
+The only place of the allocator that knows CEL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dra_operator.api.claims import DeviceClass
+from dra_operator.api.slices import AttributeValue
+from dra_operator.cel import (
+    CompileError,
+    DerivedAttribute,
+    Device,
+    EvaluationError,
+    Selector,
+    bind_device,
+    cached_selector,
+    compile_derived,
+)
+from dra_operator.inventory.kinds import Attribute, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """`by_class`: the class's selectors, else the request's. `index` is the selector that did not match."""
+
+    by_class: bool
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A selector that does not compile or fails on the device."""
+
+    by_class: bool
+    index: int
+    message: str
+
+
+Outcome = Rejected | Broken | None
+
+
+class Selectors:
+    """Compiled expressions, and devices as they see them, by kind."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, Selector | CompileError] = {}
+        self._derived: dict[str, DerivedAttribute | CompileError] = {}
+        self._bound: dict[Kind, Device] = {}
+
+    def compiled(self, expression: str) -> Selector | CompileError:
+        found = self._compiled.get(expression)
+        if found is None:
+            try:
+                found = cached_selector(expression)
+            except CompileError as error:
+                found = error
+            self._compiled[expression] = found
+        return found
+
+    def derived(self, expression: str) -> DerivedAttribute | CompileError:
+        found = self._derived.get(expression)
+        if found is None:
+            try:
+                found = compile_derived(expression)
+            except CompileError as error:
+                found = error
+            self._derived[expression] = found
+        return found
+
+    def reads(self, expression: str) -> frozenset[Attribute] | None:
+        """The attributes a selector reads, None for all."""
+        return _attributes_read(self.compiled(expression))
+
+    def derived_reads(self, expression: str) -> frozenset[Attribute] | None:
+        """The attributes a derived attribute reads, None for all."""
+        return _attributes_read(self.derived(expression))
+
+    def bound(self, kind: Kind) -> Device:
+        found = self._bound.get(kind)
+        if found is None:
+            if len(self._bound) > _BOUND_KEPT:
+                self._bound.clear()
+            device = kind.device
+            found = self._bound[kind] = bind_device(
+                kind.driver, device.attributes, device.capacity, device.allow_multiple
+            )
+        return found
+
+    def outcome(self, expression: str | None, kind: Kind) -> bool | str:
+        """Does the device match? A text is the error it failed with."""
+        if expression is None:
+            return "CEL expression empty (unsupported selector type?)"
+        selector = self.compiled(expression)
+        if isinstance(selector, CompileError):
+            return f"CEL compile error: {selector}"
+        if kind.unreadable is not None:
+            return f"CEL runtime error: attribute {kind.unreadable}: unsupported attribute value"
+        try:
+            return selector.matches(self.bound(kind))
+        except EvaluationError as error:
+            return f"CEL runtime error: {error}"
+
+    def value(self, expression: str, kind: Kind) -> AttributeValue:
+        """The value of a derived attribute (KEP-6080). Raises CompileError or EvaluationError."""
+        derived = self.derived(expression)
+        if isinstance(derived, CompileError):
+            raise derived
+        if kind.unreadable is not None:
+            raise EvaluationError(f"attribute {kind.unreadable}: unsupported attribute value")
+        return derived.evaluate(self.bound(kind))[0]
+
+
+_BOUND_KEPT = 65_536
+
+
+def _attributes_read(compiled: Selector | DerivedAttribute | CompileError) -> frozenset[Attribute] | None:
+    if isinstance(compiled, CompileError):
+        return frozenset()
+    found: set[Attribute] = set()
+    for read in compiled.reads:
+        if len(read) == 3 and read[0] == "attribute":
+            _, domain, name = read
+            if domain is None:
+                return None
+            found.add((domain, name))
+    return frozenset(found)
+
+
+class Filter:
+    """A class's selectors and a request's, in this order, all of which must match (`DeviceRequest.selectors`)."""
+
+    __slots__ = ("_known", "_selectors", "expressions", "device_class")
+
+    def __init__(self, device_class: DeviceClass, expressions: tuple[str | None, ...], selectors: Selectors) -> None:
+        self.device_class = device_class
+        self.expressions = expressions
+        self._selectors = selectors
+        self._known: dict[Kind, Outcome] = {}
+
+    def reads(self) -> frozenset[Attribute] | None:
+        """All attributes read, None for every one."""
+        found: set[Attribute] = set()
+        for expression in (*self.device_class.selectors, *self.expressions):
+            reads = frozenset[Attribute]() if expression is None else self._selectors.reads(expression)
+            if reads is None:
+                return None
+            found |= reads
+        return frozenset(found)
+
+    def outcome(self, kind: Kind) -> Outcome:
+        """None if the kind is accepted."""
+        known = self._known
+        if kind in known:
+            return known[kind]
+        result = known[kind] = self._evaluate(kind)
+        return result
+
+    def _evaluate(self, kind: Kind) -> Outcome:
+        for by_class, expressions in ((True, self.device_class.selectors), (False, self.expressions)):
+            for index, expression in enumerate(expressions):
+                matched = self._selectors.outcome(expression, kind)
+                if matched is False:
+                    return Rejected(by_class, index)
+                if matched is not True:
+                    return Broken(by_class, index, str(matched))
+        return None

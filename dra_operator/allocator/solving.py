@@ -1,0 +1,332 @@
+"""`solve`: choose a node and devices for a unit.
+
+The order: check the claims, ask the index for states that solve them, best first, and of these take the first node that will do.
+Nodes are looked at one by one only where a caller's own conditions (`nodes`, `fits`, `cost`, held devices) ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dra_operator.allocator.failures import failed_by
+from dra_operator.allocator.index import Answer, Index, Rank
+from dra_operator.allocator.memory import Known, Memory, Stopped, memory_of
+from dra_operator.allocator.problem import Failed, Problem, Result, Solved, Strategy, Unsolved
+from dra_operator.allocator.search import Work
+from dra_operator.allocator.statistics import Survey, warnings_of
+from dra_operator.inventory import Inventory, Snapshot
+from dra_operator.inventory.views import NodeRecord
+
+#: Up to so many candidate nodes are looked at one by one.
+_FEW = 32
+
+Place = tuple[NodeRecord, Answer]
+
+
+def solve(problem: Problem, snapshot: Snapshot) -> Result:
+    """Allocate the problem's claims on one node of the snapshot, or say why not. Deterministic."""
+    inventory = snapshot.inventory
+    memory = memory_of(inventory)
+    known = memory.known(problem)
+    if isinstance(known, Failed):
+        return known
+    if problem.admin_access is not None:
+        refused = _refused_admin(problem, known)
+        if refused is not None:
+            return refused
+    return _Solver(problem, inventory, memory, known).solve()
+
+
+def _refused_admin(problem: Problem, known: Known) -> Failed | None:
+    assert problem.admin_access is not None
+    for way in known.plan.ways:
+        claim = problem.claims[way.claim]
+        if way.admin and not problem.admin_access(claim.meta.namespace):
+            return Failed(
+                "claim",
+                f"claim {claim.key}, request {way.name}: admin access needs the label "
+                f'resource.kubernetes.io/admin-access: "true" on namespace {claim.meta.namespace}',
+                claim=str(claim.key),
+                request=way.name,
+            )
+    return None
+
+
+class _Solver:
+    def __init__(self, problem: Problem, inventory: Inventory, memory: Memory, known: Known) -> None:
+        self.problem, self.inventory, self.memory, self.known = problem, inventory, memory, known
+        self.work = Work(problem.work_budget)
+        self.exhausted = False
+        self.unfit: set[str] = set()
+        self.held, self.homeless = memory.held(problem.forbidden) if problem.forbidden else ({}, frozenset())
+        self.allowed = None if problem.nodes is None else frozenset(problem.nodes)
+
+    def solve(self) -> Result:
+        problem = self.problem
+        if problem.ignore_usage:
+            place = self._on_empty()
+        elif problem.strategy is Strategy.FirstFit:
+            place = self._first()
+        elif problem.nodes is not None and len(problem.nodes) <= _FEW:
+            place = self._best_of(self._each(problem.nodes))
+        else:
+            place = self._best()
+        if isinstance(place, Failed):
+            return place
+        if place is not None:
+            return self._solved(*place)
+        return self._unsolved()
+
+    # -- choosing a node -------------------------------------------------------------------------------------------
+
+    def _index(self) -> Index:
+        problem = self.problem
+        key = (problem.strategy, problem.demand, self.homeless)
+        indexes = self.known.indexes
+        index = indexes.get(key)
+        if index is None:
+            if len(indexes) >= 8:
+                del indexes[next(iter(indexes))]
+            index = indexes[key] = Index(self.known, problem.strategy, problem.demand, self.homeless)
+        assert isinstance(index, Index)
+        index.catch_up(self.work)
+        self.exhausted = self.exhausted or bool(index.unfinished)
+        return index
+
+    def _first(self) -> Place | Failed | None:
+        """FirstFit: the first node in order that has a solution or an error."""
+        index = self._index()
+        excluded: tuple[NodeRecord, Answer] | None = None
+        for name in self._names_in_order(index):
+            record = self.inventory.nodes.get(name)
+            if record is None or record.state is None:
+                continue
+            answer = self._answer(index, record)
+            if answer is None:
+                continue
+            if answer.excluded is not None and excluded is None:
+                excluded = record, answer
+            if (answer.choice is None and answer.trouble is None) or not self._fits(name):
+                continue
+            if answer.trouble is not None:
+                return failed_by(answer.trouble, answer.table, record, self.problem)
+            return record, answer
+        if self.exhausted:
+            return None
+        if excluded is not None:
+            record, answer = excluded
+            assert answer.excluded is not None
+            return failed_by(answer.excluded, answer.table, record, self.problem)
+        return self._unusable_pools()
+
+    def _names_in_order(self, index: Index) -> Iterator[str]:
+        if self.problem.nodes is not None:
+            yield from self.problem.nodes
+            return
+        ready = [answer.state.nodes for answer in index.ready()]
+        lists = [names for names in ready]
+        if self.held:
+            lists.append(sorted(self.held))
+        if len(lists) <= 1 and not self.held:
+            yield from list(lists[0]) if lists else ()
+            if not lists:
+                # Nobody solves it: look for an error to report.
+                yield from self._one_of_each()
+            return
+        merged: dict[str, None] = {}
+        for name in sorted(name for names in lists for name in names):
+            merged.setdefault(name)
+        yield from merged
+
+    def _one_of_each(self) -> Iterator[str]:
+        for state in self.inventory.states.populated():
+            yield state.nodes[0]
+
+    def _best(self) -> Place | None:
+        """The best state with a node that will do; where a node costs something, also the nodes of the next best states."""
+        index = self._index()
+        chosen = self._best_of(self._each(sorted(self.held))) if self.held else None
+        ordered = index.in_order()
+        try:
+            for answer in ordered:
+                if chosen is not None and self._settled(chosen, answer):
+                    break
+                for name in self._acceptable(answer):
+                    place = self.inventory.nodes[name], answer
+                    if chosen is None or self._order(place) < self._order(chosen):
+                        chosen = place
+                    if self.problem.cost is None or not self.problem.cost(name):
+                        break
+        finally:
+            ordered.close()  # type: ignore[attr-defined]
+        return chosen
+
+    def _settled(self, chosen: Place, answer: Answer) -> bool:
+        """Can no node of this state, nor of worse ones, be better?"""
+        best, rank = chosen[1].rank, answer.rank
+        assert best is not None and rank is not None
+        if self.problem.cost is None:
+            return rank > best
+        return rank[0] > best[0] or (not self.problem.cost(chosen[0].name) and rank > best)
+
+    def _order(self, place: Place) -> tuple[object, ...]:
+        record, answer = place
+        assert answer.rank is not None
+        cost = 0.0 if self.problem.cost is None else self.problem.cost(record.name)
+        return answer.rank[0], cost, answer.rank[1], record.name
+
+    def _acceptable(self, answer: Answer) -> Iterator[str]:
+        """Nodes in the answer's state that may be taken, by name."""
+        for name in answer.state.nodes:
+            if name not in self.held and (self.allowed is None or name in self.allowed) and self._fits(name):
+                yield name
+
+    def _best_of(self, places: Iterator[Place]) -> Place | None:
+        chosen: Place | None = None
+        for place in places:
+            if place[1].rank is None:
+                continue
+            if (chosen is None or self._order(place) < self._order(chosen)) and self._fits(place[0].name):
+                chosen = place
+        return chosen
+
+    def _each(self, names: Iterable[str]) -> Iterator[Place]:
+        index = self._index()
+        for name in names:
+            record = self.inventory.nodes.get(name)
+            if record is None or record.state is None or (self.allowed is not None and name not in self.allowed):
+                continue
+            answer = self._answer(index, record)
+            if answer is not None:
+                yield record, answer
+
+    def _answer(self, index: Index, record: NodeRecord) -> Answer | None:
+        assert record.state is not None
+        held = self.held.get(record.name, 0)
+        try:
+            if held:
+                return index.answer_with_held(record.state, held, self.work)
+            return index.answer(record.state, self.work)
+        except Stopped:
+            self.exhausted = True
+            return None
+
+    def _on_empty(self) -> Place | Failed | None:
+        """As if nothing was allocated: one look at each view."""
+        problem = self.problem
+        answers: dict[object, Answer | None] = {}
+        chosen: Place | None = None
+        for state in self.inventory.states.populated():
+            view = state.view
+            if view not in answers:
+                try:
+                    table, found, choice, score = self.known.judge(
+                        view, 0, (), 0, frozenset(), problem.strategy, None, self.work, ignore_usage=True
+                    )
+                    answers[view] = Answer(state, table, choice, score, found.trouble, found.excluded)
+                except Stopped:
+                    self.exhausted = True
+                    answers[view] = None
+            answer = answers[view]
+            if answer is None or answer.rank is None:
+                continue
+            for name in state.nodes:
+                if (self.allowed is None or name in self.allowed) and self._fits(name):
+                    place = self.inventory.nodes[name], answer
+                    if chosen is None or self._order(place) < self._order(chosen):
+                        chosen = place
+                    break
+        return chosen
+
+    def _fits(self, name: str) -> bool:
+        if self.problem.fits is None:
+            return True
+        if name in self.unfit:
+            return False
+        if self.problem.fits(name):
+            return True
+        self.unfit.add(name)
+        return False
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _solved(self, record: NodeRecord, answer: Answer) -> Solved:
+        problem = self.problem
+        assert answer.choice is not None
+        allocations = self.known.assembler.allocations(
+            problem.claims, answer.choice, answer.table.order, record, problem.seed
+        )
+        node: str | None = record.name
+        if not problem.needs_node and all(item.node_selector is not record.selector for item in allocations):
+            node = None
+        return Solved(node, allocations, warnings_of(self.known, self.inventory, problem))
+
+    def _unsolved(self) -> Unsolved | Failed:
+        problem = self.problem
+        if self.exhausted:
+            names = ", ".join(str(claim.key) for claim in problem.claims)
+            return Failed(
+                "budget",
+                f"claim {names}: no solution within {problem.work_budget} steps of search; "
+                "ask for fewer combined constraints, or split the claim",
+                claim=str(problem.claims[0].key) if problem.claims else None,
+            )
+        survey = Survey(problem, self.inventory, self.known, self.held, self.homeless, frozenset(self.unfit))
+        unsolved = survey.unsolved()
+        if unsolved.warnings and not problem.ignore_usage and problem.strategy is not Strategy.FirstFit:
+            emptied = _Solver(_emptied(problem), self.inventory, self.memory, self.known)
+            if emptied._on_empty() is None and not emptied.exhausted:
+                first = unsolved.warnings[0]
+                return Failed(
+                    "selector",
+                    str(first),
+                    claim=first.claim,
+                    request=first.request,
+                    device_class=first.device_class,
+                    selector=first.selector,
+                    device=first.device,
+                )
+        return unsolved
+
+    def _unusable_pools(self) -> Failed | None:
+        """In-tree, pools that cannot be used make an error where nothing else could be."""
+        names = self.problem.nodes if self.problem.nodes is not None else self.inventory.node_names
+        asks_all = any(way.all for way in self.known.plan.ways)
+        for name in names:
+            record = self.inventory.nodes.get(name)
+            if record is None or record.view is None:
+                continue
+            for section in record.sections:
+                content = section.pool.content
+                if content.invalid is not None:
+                    return Failed(
+                        "pool",
+                        f"invalid resource pools were encountered: pool {section.pool.id}: {content.invalid}; "
+                        "the driver has to publish it again",
+                    )
+                if content.incomplete is not None and asks_all:
+                    way = next(way for way in self.known.plan.ways if way.all)
+                    claim = self.problem.claims[way.claim]
+                    return Failed(
+                        "pool",
+                        f"claim {claim.key}, request {way.name}: asks for all devices, but resource pool "
+                        f"{section.pool.id} is currently being updated ({content.incomplete})",
+                        claim=str(claim.key),
+                        request=way.name,
+                    )
+        return None
+
+
+def _emptied(problem: Problem) -> Problem:
+    return Problem(
+        claims=problem.claims,
+        nodes=problem.nodes,
+        fits=problem.fits,
+        strategy=problem.strategy,
+        constraints=problem.constraints,
+        ignore_usage=True,
+        work_budget=problem.work_budget,
+    )
+
+
+__all__ = ["Rank", "solve"]

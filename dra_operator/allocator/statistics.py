@@ -1,0 +1,146 @@
+"""Statistics of a failed attempt: at which step each device fell out, summed over states instead of nodes.
+
+Only counting; the explanation in words is made elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dra_operator.allocator.memory import NOTHING, Known
+from dra_operator.allocator.plan import Way
+from dra_operator.allocator.problem import Problem, RequestStats, Strategy, Unsolved, Warning
+from dra_operator.allocator.selection import Rejected
+from dra_operator.allocator.start import make_start
+from dra_operator.allocator.table import Table
+from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.inventory.views import State
+
+
+class Survey:
+    """One look at everything the plan could not use."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        inventory: Inventory,
+        known: Known,
+        held: Mapping[str, int],
+        homeless: frozenset[DeviceId],
+        unfit: frozenset[str],
+    ) -> None:
+        self.problem, self.inventory, self.known = problem, inventory, known
+        self.held, self.homeless, self.unfit = held, homeless, unfit
+
+    def unsolved(self) -> Unsolved:
+        """The attempt in numbers."""
+        plan = self.known.plan
+        stats = [
+            RequestStats(way.claim, way.name, way.detail.device_class_name, None if way.all else way.count)
+            for way in plan.ways
+        ]
+        tried = excluded = 0
+        broken_pools: dict[str, None] = {}
+        candidates = None if self.problem.nodes is None else frozenset(self.problem.nodes)
+        for state in self.inventory.states.populated():
+            names = state.nodes if candidates is None else [name for name in state.nodes if name in candidates]
+            allowed = [name for name in names if name not in self.unfit] if self.unfit else names
+            table = self.known.table(state.view, self.problem.strategy is Strategy.FirstFit)
+            out = len(state.nodes) - len(allowed)
+            tried += len(allowed)
+            excluded += out
+            special = [name for name in allowed if name in self.held] if self.held else []
+            for way in plan.ways:
+                row = stats[way.index]
+                self._static(row, table, way, len(allowed), out)
+                if len(allowed) > len(special):
+                    self._dynamic(row, table, state, way, 0, len(allowed) - len(special))
+                for name in special:
+                    self._dynamic(row, table, state, way, self.held[name], 1)
+            if state.view.broken and allowed:
+                for name in allowed:
+                    for section in self.inventory.nodes[name].sections:
+                        content = section.pool.content
+                        reason = content.incomplete or content.invalid
+                        if reason is not None:
+                            broken_pools.setdefault(f"{section.pool.id}: {reason}")
+        return Unsolved(
+            tuple(stats), tried, excluded, tuple(broken_pools), warnings_of(self.known, self.inventory, self.problem)
+        )
+
+    def _static(self, row: RequestStats, table: Table, way: Way, nodes: int, out: int) -> None:
+        counts = table.columns[way.index].rejected
+        row.seen += counts["seen"] * (nodes + out)
+        row.node += counts["seen"] * out
+        if not nodes:
+            return
+        for reason, count in counts.items():
+            if isinstance(reason, Rejected):
+                counted = row.class_selectors if reason.by_class else row.request_selectors
+                counted[reason.index] = counted.get(reason.index, 0) + count * nodes
+        row.selector_errors += counts["broken"] * nodes
+        row.unsupported += counts["unsupported"] * nodes
+        row.tainted += counts["tainted"] * nodes
+        row.capacity += counts["capacity"] * nodes
+        row.constraint += counts["constraint"] * nodes
+
+    def _dynamic(self, row: RequestStats, table: Table, state: State, way: Way, held: int, nodes: int) -> None:
+        usable = table.columns[way.index].usable
+        if not usable:
+            return
+        empty = self.problem.ignore_usage
+        start = make_start(
+            table,
+            0 if empty else state.used,
+            () if empty else state.shares,
+            NOTHING if empty else self.inventory.usage.by_device,
+            self.homeless,
+            held,
+        )
+        if way.admin:
+            row.available += usable.bit_count() * nodes
+            row.most_on_a_node = max(row.most_on_a_node, usable.bit_count())
+            return
+        kept = (usable & start.held).bit_count()
+        row.held += kept * nodes
+        row.allocated += ((usable & ~start.free).bit_count() - kept) * nodes
+        left = dict(start.left)
+        available = 0
+        for bit in range(len(table.order)):
+            if not usable & start.free & 1 << bit:
+                continue
+            takes = table.columns[way.index].takes.get(bit, ())
+            if bit in left and any(take > have for take, have in zip(takes, left[bit], strict=True)):
+                row.capacity += nodes
+            elif not start.running >> bit & 1 and any(
+                amount > 0 and amount > start.counters[number]
+                for number, amount in table.counters.drains.get(table.order[bit], ())
+            ):
+                row.counters += nodes
+            else:
+                available += 1
+        row.available += available * nodes
+        row.most_on_a_node = max(row.most_on_a_node, available)
+
+
+def warnings_of(known: Known, inventory: Inventory, problem: Problem) -> tuple[Warning, ...]:
+    """One warning for each selector that fails, with the first device it fails on."""
+    tables = [table for table in known.tables() if any(column.broken for column in table.columns)]
+    if not tables:
+        return ()
+    states = {state.view: state for state in inventory.states.populated()}
+    found: dict[tuple[int, bool, int], Warning] = {}
+    for table in tables:
+        state = states.get(table.view)
+        if state is None:
+            continue
+        offers = inventory.nodes[state.nodes[0]].offers
+        for way in known.plan.ways:
+            for bit, broken in table.columns[way.index].broken.items():
+                key = (way.index, broken.by_class, broken.index)
+                device = offers[table.order[bit]].id
+                if key not in found or device < found[key].device:
+                    name = way.detail.device_class_name if broken.by_class else None
+                    claim = str(problem.claims[way.claim].key)
+                    found[key] = Warning(claim, way.name, name, broken.index, device, broken.message)
+    return tuple(found[key] for key in sorted(found))

@@ -1,0 +1,364 @@
+"""A table: what one plan can do with the devices of one view, as bit masks.
+
+Worked out once for all nodes with that view. Devices that no way of the plan can use have no bit. Bits are in the order in which the
+search tries devices: as published for FirstFit, otherwise without binding conditions first and the smallest first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from math import log2
+
+from dra_operator.allocator.capacity import CapacityError, consumption
+from dra_operator.allocator.plan import Plan, Rule, Way
+from dra_operator.allocator.selection import Broken, Rejected, Selectors
+from dra_operator.api.taints import untolerated
+from dra_operator.cel import CompileError, EvaluationError
+from dra_operator.inventory.features import Features
+from dra_operator.inventory.kinds import Kind, attribute_of, typed
+from dra_operator.inventory.views import View
+
+#: The value of a list attribute where the feature for them is off: there, but equal to nothing.
+UNKNOWN = ("unknown list",)
+
+
+@dataclass(slots=True)
+class Column:
+    """One way's part of a table.
+
+    `usable`: may be taken as far as the device alone is concerned. `every`: what mode All has to take, usable or not;
+    `lacking`: those of `every` that lack an attribute of a constraint.
+    `broken`: bits of devices on which a selector, capacity request or derived attribute fails, with the error.
+    `takes`: what a share consumes, per bit, in the order of the device's capacity names.
+    `values`: per rule, the attribute's value per bit. `rejected`: where the other devices fell out, for statistics.
+    """
+
+    usable: int = 0
+    every: int = 0
+    lacking: int = 0
+    broken: dict[int, Broken] = field(default_factory=dict)
+    takes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    values: dict[int, dict[int, Hashable]] = field(default_factory=dict)
+    masks: dict[int, dict[Hashable, int]] = field(default_factory=dict)
+    rejected: Counter[object] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The shared counters that matter to a table. `total` in 10^-9; `drains`: what each position of the view takes of them.
+
+    `sets` and `groups` do the same for the counter sets and their compatibility groups (KEP-5963).
+    """
+
+    total: tuple[int, ...] = ()
+    drains: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    sections: tuple[int, ...] = ()
+    names: tuple[tuple[str, str], ...] = ()
+    sets: int = 0
+    set_names: tuple[tuple[int, str], ...] = ()
+    groups: dict[int, tuple[tuple[int, frozenset[str]], ...]] = field(default_factory=dict)
+
+
+class Table:
+    """`order[bit]` is the position in the view. `sets_of[rule]`: its values are sets (lists), not scalars."""
+
+    __slots__ = (
+        "answers", "binding", "classes", "columns", "counters", "future", "limits", "multi", "order", "plan", "plain",
+        "set_rules", "shared", "sizes", "view",
+    )  # fmt: skip
+
+    def __init__(self, plan: Plan, view: View) -> None:
+        self.plan, self.view = plan, view
+        self.columns: list[Column] = []
+        self.order: tuple[int, ...] = ()
+        self.classes: tuple[int, ...] = ()
+        self.multi = 0
+        self.binding = 0
+        self.shared = 0
+        self.limits: dict[int, tuple[int, ...]] = {}
+        self.sizes: tuple[float, ...] = ()
+        self.counters = Counters()
+        self.set_rules: frozenset[int] = frozenset()
+        #: Per requirement, the bits that it or a later one can use.
+        self.future: tuple[int, ...] = ()
+        #: No counters, no shares: a device is free or not.
+        self.plain = True
+        self.answers: dict[object, object] = {}
+
+
+@dataclass(slots=True)
+class _Cell:
+    """One way's verdict on one position."""
+
+    selected: bool = False
+    usable: bool = False
+    every: bool = False
+    lacking: bool = False
+    broken: Broken | None = None
+    takes: tuple[int, ...] = ()
+    values: dict[int, Hashable] = field(default_factory=dict)
+
+
+def make_table(plan: Plan, view: View, features: Features, selectors: Selectors, as_published: bool) -> Table:
+    """The table of a plan on a view. `as_published`: bits in the order of the slices."""
+    return _Builder(plan, view, features, selectors, as_published).build()
+
+
+class _Builder:
+    def __init__(self, plan: Plan, view: View, features: Features, selectors: Selectors, as_published: bool) -> None:
+        self.plan, self.view, self.features, self.selectors = plan, view, features, selectors
+        self.as_published = as_published
+        self.table = Table(plan, view)
+        self.rejected = [Counter[object]() for _ in plan.ways]
+
+    def build(self) -> Table:
+        table, plan = self.table, self.plan
+        cells: dict[int, list[_Cell]] = {}
+        for position in range(len(self.view.kinds)):
+            row = [self._cell(way, position) for way in plan.ways]
+            if any(cell.usable or cell.every or cell.broken for cell in row):
+                cells[position] = row
+        sizes = {position: self._size(self.view.kinds[position]) for position in cells}
+        order = list(cells)
+        if not self.as_published:
+            order.sort(key=lambda at: (bool(self.view.kinds[at].device.binding_conditions), sizes[at], at))
+        table.order = tuple(order)
+        table.sizes = tuple(sizes[position] for position in order)
+        table.columns = [Column(rejected=self.rejected[way.index]) for way in plan.ways]
+        for bit, position in enumerate(order):
+            self._fill(bit, position, cells[position])
+        self._values()
+        self._counters(set(order))
+        self._symmetry()
+        future, later = [], 0
+        for requirement in reversed(plan.requirements):
+            for way in requirement.ways:
+                later |= table.columns[way.index].usable | table.columns[way.index].every
+            future.append(later)
+        table.future = (*reversed(future), 0)
+        table.plain = not table.multi and not table.counters.total
+        return table
+
+    # -- one device for one way ------------------------------------------------------------------------------------
+
+    def _cell(self, way: Way, position: int) -> _Cell:
+        kind = self.view.kinds[position]
+        cell = _Cell()
+        count = self.rejected[way.index]
+        count["seen"] += 1
+        features = self.features
+        if kind.device.binding_conditions and not features.device_binding_and_status:
+            count["unsupported"] += 1
+            return cell
+        outcome = way.filter.outcome(kind)
+        if isinstance(outcome, Rejected):
+            count[outcome] += 1
+            return cell
+        if isinstance(outcome, Broken):
+            count["broken"] += 1
+            cell.broken = outcome
+            return cell
+        if features.consumable_capacity:
+            try:
+                taken = consumption(way.detail.capacity, kind.device, features.fractional_capacity_range)
+            except CapacityError as error:
+                count["broken"] += 1
+                cell.broken = Broken(False, -1, str(error))
+                return cell
+            if taken is None:
+                count["capacity"] += 1
+                return cell
+            cell.takes = tuple(taken[name].nano for name, _ in kind.sizes)
+        cell.every = way.all
+        if kind.skips_node and not (features.optional_node_operations and self.view.skips_allowed):
+            count["unsupported"] += 1
+            return cell
+        if kind.device.consumes and not features.partitionable_devices:
+            count["unsupported"] += 1
+            return cell
+        if features.device_taints and untolerated(kind.taints, way.detail.tolerations) is not None:
+            count["tainted"] += 1
+            return cell
+        for number in way.constraints:
+            value = self._value(self.plan.rules[number], way, position)
+            if isinstance(value, Broken):
+                count["broken"] += 1
+                cell.broken = value
+                return cell
+            if value is None:
+                count["constraint"] += 1
+                cell.lacking = True
+                return cell
+            cell.values[number] = value
+        cell.usable = True
+        return cell
+
+    def _value(self, rule: Rule, way: Way, position: int) -> Hashable | Broken | None:
+        """The value a constraint compares: None without the attribute; with list attributes on always a set."""
+        offer, kind = self.view.offers[position], self.view.kinds[position]
+        expression = way.derived.get(rule.attributes[0])
+        if expression is not None:
+            try:
+                found = self.selectors.value(expression, kind)
+            except (CompileError, EvaluationError) as error:
+                return Broken(False, -1, f"derived attribute {rule.attributes[0]}: {error}")
+        else:
+            found = None
+            for name in rule.attributes:
+                found = attribute_of(offer.device, kind.driver, name)
+                if found is not None:
+                    break
+        if found is None:
+            return None
+        if not isinstance(found, tuple):
+            return frozenset((typed(found),)) if self.features.list_type_attributes else typed(found)
+        if not self.features.list_type_attributes:
+            return UNKNOWN
+        return frozenset(map(typed, found)) or None
+
+    def _size(self, kind: Kind) -> float:
+        """How much device this is, to give the smallest that suffices: capacities and the numbers the selectors read."""
+        total = 0.0
+        for _, amount in kind.sizes:
+            total += _magnitude(amount / 1e9)
+        for domain, name in self.plan.reads or ():
+            if name is None:
+                continue
+            value = attribute_of(kind.device, kind.driver, f"{domain}/{name}")
+            if type(value) is int:
+                total += _magnitude(float(value))
+        return round(total, 6)
+
+    # -- the table -------------------------------------------------------------------------------------------------
+
+    def _fill(self, bit: int, position: int, row: list[_Cell]) -> None:
+        table = self.table
+        kind = self.view.kinds[position]
+        mask = 1 << bit
+        for column, cell in zip(table.columns, row, strict=True):
+            if cell.usable:
+                column.usable |= mask
+            if cell.every:
+                column.every |= mask
+                if cell.lacking:
+                    column.lacking |= mask
+            if cell.broken is not None:
+                column.broken[bit] = cell.broken
+            column.takes[bit] = cell.takes
+            for rule, value in cell.values.items():
+                column.values.setdefault(rule, {})[bit] = value
+        if kind.device.allow_multiple and self.features.consumable_capacity:
+            table.multi |= mask
+            table.limits[bit] = tuple(amount for _, amount in kind.sizes)
+        if kind.device.binding_conditions:
+            table.binding |= mask
+        if self.view.offers[position].home is None:
+            table.shared |= mask
+
+    def _values(self) -> None:
+        """Where all values of a rule are single ones, compare these and not sets."""
+        table = self.table
+        sets = set()
+        for rule in range(len(self.plan.rules)):
+            columns = [column for column in table.columns if rule in column.values]
+            values = [value for column in columns for value in column.values[rule].values()]
+            if not any(isinstance(value, frozenset) for value in values):
+                continue
+            if all(isinstance(value, frozenset) and len(value) == 1 for value in values):
+                for column in columns:
+                    column.values[rule] = {bit: next(iter(value)) for bit, value in column.values[rule].items()}  # type: ignore[call-overload]
+            else:
+                sets.add(rule)
+        table.set_rules = frozenset(sets)
+        for column in table.columns:
+            for rule, by_bit in column.values.items():
+                masks = column.masks[rule] = {}
+                for bit, value in by_bit.items():
+                    if column.usable >> bit & 1:
+                        for item in value if isinstance(value, frozenset) else (value,):
+                            masks[item] = masks.get(item, 0) | 1 << bit
+
+    def _counters(self, relevant: set[int]) -> None:
+        """Number the counters that relevant devices take from."""
+        if not self.features.partitionable_devices:
+            return
+        numbers: dict[tuple[int, str, str], int] = {}
+        sets: dict[tuple[int, str], int] = {}
+        section_of: dict[int, int] = {}
+        for index, section in enumerate(self.view.sections):
+            for position in range(section.start, section.stop):
+                section_of[position] = index
+                if position in relevant:
+                    for use in self.view.kinds[position].device.consumes:
+                        sets.setdefault((index, use.counter_set), len(sets))
+                        for name in sorted(use.counters):
+                            numbers.setdefault((index, use.counter_set, name), len(numbers))
+        if not sets:
+            return
+        drains: dict[int, tuple[tuple[int, int], ...]] = {}
+        groups: dict[int, tuple[tuple[int, frozenset[str]], ...]] = {}
+        for position, index in section_of.items():
+            consumes = self.view.kinds[position].device.consumes
+            found = tuple(
+                (numbers[index, use.counter_set, name], amount.nano)
+                for use in consumes
+                for name, amount in sorted(use.counters.items())
+                if (index, use.counter_set, name) in numbers
+            )
+            if found:
+                drains[position] = found
+            if self.features.compatibility_groups:
+                member = tuple(
+                    (sets[index, use.counter_set], frozenset(use.compatibility_groups))
+                    for use in consumes
+                    if (index, use.counter_set) in sets
+                )
+                if member:
+                    groups[position] = member
+        totals = [
+            {item.name: item.counters for item in section.pool.content.counter_sets} for section in self.view.sections
+        ]
+        self.table.counters = Counters(
+            total=tuple(totals[index][counter_set][name].nano for index, counter_set, name in numbers),
+            drains=drains,
+            sections=tuple(index for index, _, _ in numbers),
+            names=tuple((counter_set, name) for _, counter_set, name in numbers),
+            sets=len(sets) if self.features.compatibility_groups else 0,
+            set_names=tuple(sets),
+            groups=groups,
+        )
+
+    def _symmetry(self) -> None:
+        """Devices that are alike in everything the search looks at: of these, trying one is trying all."""
+        table = self.table
+        found: dict[Hashable, int] = {}
+        for bit, position in enumerate(table.order):
+            key = (
+                tuple(
+                    (
+                        column.usable >> bit & 1,
+                        column.every >> bit & 1,
+                        bit in column.broken,
+                        tuple(sorted((rule, _key(values.get(bit))) for rule, values in column.values.items())),
+                    )
+                    for column in table.columns
+                ),
+                table.counters.drains.get(position),
+                table.counters.groups.get(position),
+                self.view.kinds[position].seq if table.multi >> bit & 1 else None,
+                table.binding >> bit & 1,
+                None if self.as_published else table.sizes[bit],
+            )
+            found[key] = found.get(key, 0) | 1 << bit
+        table.classes = tuple(found.values())
+
+
+def _key(value: Hashable) -> Hashable:
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
+def _magnitude(amount: float) -> float:
+    """Sizes of different units are added: count in doublings."""
+    return log2(amount + 1.0) if amount > 0 else 0.0

@@ -73,6 +73,10 @@ _READERS: Mapping[str, Any] = {
 }
 
 
+#: Kinds that make pods from `spec.template`.
+_WORKLOADS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where an object or a problem comes from. `line` counts from 1; 0 stands for the file as a whole."""
@@ -226,12 +230,36 @@ def _manifest(value: Any, source: Source, found: Manifests) -> Manifest | None:
         manifest = _identified(value, source, found)
         if manifest is not None and manifest.resource.kind in _READERS:
             _READERS[manifest.resource.kind](manifest.object)
+        if manifest is not None and manifest.resource.kind in _WORKLOADS:
+            _check_workload(manifest)
         return manifest
     except _Unusable as error:
         found.problems.append(Problem(source, str(error)))
     except InvalidObject as error:
         found.problems.append(Problem(source, str(error)))
     return None
+
+
+def _check_workload(manifest: Manifest) -> None:
+    """Its pods must be readable, and its own selector must find them. Raises _Unusable, InvalidObject."""
+    spec = manifest.object.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise _Unusable(f"{manifest.title}: spec.template.spec is missing; it says what the pods are")
+    meta = {"namespace": manifest.object["metadata"]["namespace"], "name": f"{manifest.name} (spec.template)"}
+    Pod.from_dict({"metadata": meta, "spec": template["spec"]})
+    if manifest.resource.kind == "Job":
+        return
+    selector = spec.get("selector")
+    wanted = selector.get("matchLabels") if isinstance(selector, dict) else None
+    if not isinstance(selector, dict) or not (wanted or selector.get("matchExpressions")):
+        raise _Unusable(
+            f"{manifest.title}: spec.selector is missing; repeat the template's labels there as matchLabels"
+        )
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    for name, value in (wanted or {}).items():
+        if labels.get(name) != value:
+            raise _Unusable(f"{manifest.title}: spec.selector wants {name}={value}, which the template's labels lack")
 
 
 class _Unusable(ValueError):

@@ -25,8 +25,8 @@ from dra_operator.cluster.memory.world import STEP, World
 from dra_operator.engine.engine import Engine
 from dra_operator.engine.settings import EngineSettings
 
-#: Columns of a line of the timeline: time and object.
-_TIME, _OBJECT = 9, 44
+#: Widths in a line of the timeline.
+_TIME, _REASON, _OBJECT = 9, 13, 50
 
 
 def simulate(
@@ -73,6 +73,7 @@ class _Run:
 
     def __init__(self, manifests: Manifests, until: float | None, printer: Printer | None, seed: int) -> None:
         self.bad = 0
+        self.ended = "In the end"
         self._scenario, self._later = read_scenario(manifests, until)
         self.world: World = embedded_cluster(seed=seed)
         self.store = self.world.server.store
@@ -101,6 +102,7 @@ class _Run:
         Runner(self.world, lambda: self.engine).start()
         if self._scenario.until is not None:
             self.world.run_until(self._start + self._scenario.until)
+            self.ended = f"After {self._scenario.until:g} s"
         elif not self.world.run_until_idle():
             note("things still change after 30 days of virtual time; stopped there (--until sets another time)")
 
@@ -140,9 +142,8 @@ class _Run:
         style = endstate.style(happening.reason) or ("red" if happening.trouble else "")
         self._printer.line(
             (f"{_clock(happening.at)}  ", "dim"),
-            f"{happening.object:<{_OBJECT}}  ",
-            (f"{happening.reason:<13}", style),
-            f" {happening.message}",
+            (f"{happening.reason:<{_REASON}}  ", style),
+            f"{happening.object:<{_OBJECT}}  {happening.message}",
         )
 
 
@@ -175,7 +176,7 @@ def _shortened(names: Iterable[str]) -> str:
 def _print_end(printer: Printer, run: _Run, claims: list[dict[str, object]], pods: list[dict[str, object]]) -> None:
     if run.timeline.happenings:
         printer.line("")
-    printer.line((f"After {run.world.now - run.timeline.start:.0f} s:", "bold"))
+    printer.line((f"{run.ended}:", "bold"))
     if claims:
         endstate.print_claims(printer, claims)
     if pods:

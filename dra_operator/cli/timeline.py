@@ -11,7 +11,7 @@ from typing import Any
 
 from dra_operator.cluster.memory.store import Change
 from dra_operator.cluster.memory.world import World
-from dra_operator.cluster.rest import CLAIM_REPORTS, EVENTS, PODS, Resource
+from dra_operator.cluster.rest import CLAIM_REPORTS, EVENTS, PODS, RESOURCE_CLAIMS, Resource
 from dra_operator.engine.engine import Engine
 from dra_operator.engine.phases import URGENT, PhaseChange
 
@@ -68,8 +68,12 @@ class Timeline:
         if change.phase not in MET:
             self._waiting.setdefault(name, change.at)
             return
-        if self._phases.get(name) == (change.phase, ""):
-            return
+        held = self._world.server.store.get(RESOURCE_CLAIMS, change.claim)
+        if held is None or _devices(held) is None:
+            return  # The engine's watch is a little behind: it has been freed already.
+        last = self._phases.get(name)
+        if last == (change.phase, "") or (last == ("Reserved", "") and change.phase == "Allocated"):
+            return  # The latter: its pod is gone, and it is freed in a moment.
         self._phases[name] = (change.phase, "")
         self._tell(name, change.phase, self._placement(name, change))
 
@@ -99,6 +103,8 @@ class Timeline:
             self._recorded(change.object)
         elif resource is CLAIM_REPORTS and change.type != "DELETED":
             self._reported(change.object)
+        elif resource is RESOURCE_CLAIMS:
+            self._claim_changed(change)
         elif resource is PODS:
             self._pod_changed(change)
 
@@ -110,16 +116,35 @@ class Timeline:
         name = title(subject.get("kind") or "", subject.get("namespace"), subject.get("name") or "")
         self._tell(name, reason, event.get("note") or "", trouble=event.get("type") == "Warning")
 
+    def _claim_changed(self, change: Change) -> None:
+        before = None if change.previous is None else _devices(change.previous)
+        if before is None or (change.type != "DELETED" and _devices(change.object) is not None):
+            return
+        meta = change.object["metadata"]
+        name = title("ResourceClaim", meta.get("namespace"), meta["name"])
+        self._phases.pop(name, None)
+        self._tell(name, "Freed", ", ".join(before))
+
     def _pod_changed(self, change: Change) -> None:
         meta = change.object["metadata"]
         name = title("Pod", meta.get("namespace"), meta["name"])
         if change.type == "DELETED":
             self._tell(name, "Deleted", "")
             return
+        if meta.get("deletionTimestamp"):
+            return  # Its last phase is of no interest any more.
         phase = _phase(change.object)
         if change.previous is not None and phase != _phase(change.previous) and phase != "Pending":
             node = (change.object.get("spec") or {}).get("nodeName")
             self._tell(name, phase, f"on {node}" if node else "", trouble=phase == "Failed")
+
+
+def _devices(claim: Mapping[str, Any]) -> list[str] | None:
+    """The names of the allocated devices with their pools, None where nothing is allocated."""
+    allocation = (claim.get("status") or {}).get("allocation")
+    if allocation is None:
+        return None
+    return [f"{result['pool']}/{result['device']}" for result in (allocation.get("devices") or {}).get("results") or ()]
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

@@ -133,7 +133,7 @@ def read_manifests(paths: Sequence[str]) -> Manifests:
     found = Manifests()
     seen: dict[tuple[str, str, str], Manifest] = {}
     for path in paths:
-        for file in _files(path, found):
+        for file in list_files(path, found):
             for manifest in _read_file(file, found):
                 _keep(manifest, seen, found)
     return found
@@ -149,7 +149,7 @@ def read_values(value: Any, source: Source, found: Manifests) -> Iterator[Manife
 
 def read_more(path: str, found: Manifests) -> list[Manifest]:
     """The objects of one more path, kept apart from those in `found`; its problems and notes go there."""
-    return [manifest for file in _files(path, found) for manifest in _read_file(file, found)]
+    return [manifest for file in list_files(path, found) for manifest in _read_file(file, found)]
 
 
 def _keep(manifest: Manifest, seen: dict[tuple[str, str, str], Manifest], found: Manifests) -> None:
@@ -165,7 +165,8 @@ def _keep(manifest: Manifest, seen: dict[tuple[str, str, str], Manifest], found:
     found.objects.append(manifest)
 
 
-def _files(path: str, found: Manifests) -> list[str]:
+def list_files(path: str, found: Manifests) -> list[str]:
+    """The manifests of a directory, or `path` itself where it is none; problems go to `found`."""
     if path == "-" or not os.path.isdir(path):
         return [path]
     try:
@@ -178,19 +179,26 @@ def _files(path: str, found: Manifests) -> list[str]:
     return [os.path.join(path, name) for name in names]
 
 
-def _read_file(path: str, found: Manifests) -> Iterator[Manifest]:
+def read_text(path: str, found: Manifests) -> tuple[str, str] | None:
+    """(name, content) of a file, or of standard input for `-`; None with a problem in `found` where it cannot be read."""
     name = "(stdin)" if path == "-" else path
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        text = content.decode("utf-8-sig")
+        return name, content.decode("utf-8-sig")
     except OSError as error:
         found.problems.append(Problem(Source(name), f"cannot be read: {error.strerror}"))
-        return
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         message = f"is not UTF-8 text (byte 0x{content[error.start]:02x}); save it as UTF-8"
         found.problems.append(Problem(Source(name, line), message))
+    return None
+
+
+def _read_file(path: str, found: Manifests) -> Iterator[Manifest]:
+    read = read_text(path, found)
+    if read is None:
         return
+    name, text = read
     empty = True
     for document in read_documents(text, json_only=path.endswith((".json", ".jsonl"))):
         empty = False

@@ -23,11 +23,13 @@ class Lifecycle:
 
     def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
         self._state, self._placer, self._alarms = state, placer, alarms
+        self._stuck_at: dict[Key, int] = {}
 
     def take_in(self, now: float) -> list[Decision]:
         """Bring the units up to date; returns what placed and stuck pods need done."""
         self._ring(now)
         self._note_lost(now)
+        self._retry_stuck()
         decisions: list[Decision] = []
         claims, self._state.dirty_claims = self._state.dirty_claims, {}
         for key in claims:
@@ -44,6 +46,13 @@ class Lifecycle:
     def _ring(self, now: float) -> None:
         for kind, key in self._alarms.due(now):
             (self._state.dirty_pods if kind == "pod" else self._state.dirty_claims)[key] = None
+
+    def _retry_stuck(self) -> None:
+        """Pods whose allocated claims could not be moved are looked at again after every change that may allow it."""
+        for key, changes in list(self._stuck_at.items()):
+            if changes != self._state.changes:
+                del self._stuck_at[key]
+                self._state.dirty_pods[key] = None
 
     def _note_lost(self, now: float) -> None:
         """kube-scheduler cleared a placement of ours: avoid the node for a while, and say so."""
@@ -231,6 +240,7 @@ class Lifecycle:
         return any(consumer.uid != pod.meta.uid for consumer in claim.claim.reserved_for)
 
     def _stuck(self, unit: Unit, pod: Pod, message: str) -> None:
+        self._stuck_at[pod.key] = self._state.changes
         if unit.block("NodeUnsuitable", message):
             self._state.event(pod_reference(pod), "Warning", "NodeUnsuitable", "Allocate", message)
         for key in unit.claims:

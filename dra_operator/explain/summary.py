@@ -55,8 +55,11 @@ def blocker_of_search(unsolved: Unsolved, claims: Sequence[ResourceClaim], misfi
         parts.append(
             "no node has all the devices together" if len(unsolved.requests) > 1 else "no node has the devices"
         )
-    nodes_only = misfits and all(stats.available for stats in unsolved.requests)
-    return Blocker("NoFittingNode" if nodes_only else "NoDevices", "; ".join(parts))
+    if misfits and all(stats.available or stats.node for stats in unsolved.requests):
+        beyond = sum(stats.node for stats in unsolved.requests)
+        rest = f"; {beyond} devices there would be candidates" if beyond else ""
+        return Blocker("NoFittingNode", f"the pod does not fit {describe_misfits(misfits)}{rest}")
+    return Blocker("NoDevices", "; ".join(parts))
 
 
 def _request_line(stats: RequestStats, claims: Sequence[ResourceClaim]) -> str | None:

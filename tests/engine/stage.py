@@ -48,9 +48,11 @@ class Stage:
         end = self.world.now + limit
         while not holds():
             assert self.world.now < end, "it did not happen in time"
-            self.world.run_until(min(end, self.world.now + 0.25))
+            self.world.step()
 
-    def send(self, method: str, kind: str, name: str, body: Any = None, *, namespace: str = "default", sub: str = "") -> Any:
+    def send(
+        self, method: str, kind: str, name: str, body: Any = None, *, namespace: str = "default", sub: str = ""
+    ) -> Any:
         resource = BY_KIND[kind]
         path = resource.path(namespace if resource.namespaced else "", name, sub)
         content_type = MERGE_PATCH if method == "PATCH" else "application/json"
@@ -132,7 +134,9 @@ def node(name: str, *, cpu: str = "32", spec: Object | None = None, **labels: st
 
 def gpus(node_name: str, count: int, **attributes: Any) -> Object:
     """A slice of `count` GPUs named gpu-0 …; pool = node."""
-    values = {name: {"int": value} if isinstance(value, int) else {"string": value} for name, value in attributes.items()}
+    values = {
+        name: {"int": value} if isinstance(value, int) else {"string": value} for name, value in attributes.items()
+    }
     devices = [{"name": f"gpu-{index}", "attributes": {"index": {"int": index}, **values}} for index in range(count)]
     pool = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": GPU, "nodeName": node_name, "pool": pool, "devices": devices}
@@ -154,12 +158,18 @@ def devices_spec(count: int = 1, *, of: str = "gpu", selector: str | None = None
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
-def claim(name: str, count: int = 1, *, namespace: str = "default", of: str = "gpu", selector: str | None = None) -> Object:
-    return _resource("ResourceClaim", {"name": name, "namespace": namespace}, devices_spec(count, of=of, selector=selector))
+def claim(
+    name: str, count: int = 1, *, namespace: str = "default", of: str = "gpu", selector: str | None = None
+) -> Object:
+    return _resource(
+        "ResourceClaim", {"name": name, "namespace": namespace}, devices_spec(count, of=of, selector=selector)
+    )
 
 
 def template(name: str = "gpu", count: int = 1, *, namespace: str = "default", of: str = "gpu") -> Object:
-    return _resource("ResourceClaimTemplate", {"name": name, "namespace": namespace}, {"spec": devices_spec(count, of=of)})
+    return _resource(
+        "ResourceClaimTemplate", {"name": name, "namespace": namespace}, {"spec": devices_spec(count, of=of)}
+    )
 
 
 def pod_spec(*claims: str, templates: Iterable[str] = (), cpu: str = "1", **spec: Any) -> Object:
@@ -193,11 +203,22 @@ def workload(kind: str, name: str, replicas: int = 1, *, namespace: str = "defau
 
 
 def policy(name: str = "p", **spec: Any) -> Object:
-    return {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "AllocationPolicy", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "dra-operator.dev/v1alpha1",
+        "kind": "AllocationPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def priority_class(name: str, value: int, **fields: Any) -> Object:
-    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value, **fields}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **fields,
+    }
 
 
 def namespace(name: str, **labels: str) -> Object:

@@ -42,7 +42,9 @@ def test_two_requests_a_pod() -> None:
 
 
 def test_pods_are_pinned_only_where_a_controller_can_replace_them() -> None:
-    stage = Stage(*ONE_NODE, template(), claim("c"), pod("bare", "c"), workload("Deployment", "train"), workload("Job", "job"))
+    stage = Stage(
+        *ONE_NODE, template(), claim("c"), pod("bare", "c"), workload("Deployment", "train"), workload("Job", "job")
+    )
     stage.run()
     affinity = {item["metadata"]["name"].split("-")[0]: item["spec"].get("affinity") for item in stage.objects("Pod")}
     assert affinity["train"]
@@ -86,7 +88,9 @@ def test_a_bare_claim_is_allocated_after_two_seconds_and_kept() -> None:
 
 
 def test_a_bare_claim_is_moved_when_its_pod_can_only_run_elsewhere() -> None:
-    stage = Stage(node("n1"), gpus("n1", 1), node("n2", cpu="64"), gpus("n2", 1), device_class(), claim("a"), claim("b")).run()
+    stage = Stage(
+        node("n1"), gpus("n1", 1), node("n2", cpu="64"), gpus("n2", 1), device_class(), claim("a"), claim("b")
+    ).run()
     on_n1 = "a" if stage.devices("a") == ["n1/gpu-0"] else "b"
     other = "b" if on_n1 == "a" else "a"
     stage.delete("ResourceClaim", other)
@@ -112,13 +116,19 @@ def test_a_claim_that_a_pod_has_used_waits_for_the_next_pod() -> None:
 @pytest.mark.parametrize(
     ("objects", "words"),
     [
-        ([claim("a", of="missing"), pod("p", "a")], ["missing", "does not exist"]),
+        ([claim("a", of="missing"), pod("p", "a")], ["device class missing not found", "create it"]),
         ([device_class("bad", "device.driver =="), claim("a", of="bad"), pod("p", "a")], ["class bad", "selector"]),
         ([claim("a", selector="device.nonsense"), pod("p", "a")], ["a", "selector"]),
         ([claim("a", selector=f'device.attributes["{"gpu.example.com"}"].memory > 3'), pod("p", "a")], ["memory"]),
         ([claim("a", 5), pod("p", "a")], ["5", "4"]),
     ],
-    ids=["class missing", "class broken", "selector broken", "selector fails on every device", "more than any node has"],
+    ids=[
+        "class missing",
+        "class broken",
+        "selector broken",
+        "selector fails on every device",
+        "more than any node has",
+    ],
 )
 def test_bad_claims_say_why_and_hinder_nobody(objects: list[dict], words: list[str]) -> None:
     stage = Stage(*ONE_NODE, *objects, claim("good"), pod("fine", "good")).run()
@@ -148,7 +158,14 @@ def test_a_pod_that_fits_no_node_by_cpu_waits_and_says_so() -> None:
 
 def test_priority_goes_first_then_age() -> None:
     stage = Stage(node("n1"), gpus("n1", 1), device_class(), priority_class("high", 1000))
-    stage.apply(claim("a"), pod("first", "a"), claim("b"), pod("second", "b"), claim("c"), pod("urgent", "c", priorityClassName="high"))
+    stage.apply(
+        claim("a"),
+        pod("first", "a"),
+        claim("b"),
+        pod("second", "b"),
+        claim("c"),
+        pod("urgent", "c", priorityClassName="high"),
+    )
     stage.run()
     assert stage.bound() == {"urgent": "n1"}
     assert [stage.report(name)["queue"]["position"] for name in ("a", "b")] == [1, 2]
@@ -224,7 +241,9 @@ def test_what_is_allocated_already_stays_when_a_node_is_cordoned() -> None:
 
 def test_provisioning_ungates_a_pod_that_fits_nowhere() -> None:
     """Autoscalers see only ungated pods (design §3.1.5)."""
-    stage = Stage(*ONE_NODE, policy(provisioning={"mode": "Ungate", "after": "60s"}), claim("big", 8), pod("p", "big")).run(5)
+    stage = Stage(
+        *ONE_NODE, policy(provisioning={"mode": "Ungate", "after": "60s"}), claim("big", 8), pod("p", "big")
+    ).run(5)
     assert stage.gates("p") == []
     assert stage.devices("big") == []
     stage.apply(node("n2"), gpus("n2", 8))
@@ -233,7 +252,13 @@ def test_provisioning_ungates_a_pod_that_fits_nowhere() -> None:
 
 
 def test_provisioning_waits_before_it_ungates_a_pod_that_would_fit_when_others_end() -> None:
-    objects = (policy(provisioning={"mode": "Ungate", "after": "60s"}), claim("a", 4), pod("p", "a"), claim("b"), pod("q", "b"))
+    objects = (
+        policy(provisioning={"mode": "Ungate", "after": "60s"}),
+        claim("a", 4),
+        pod("p", "a"),
+        claim("b"),
+        pod("q", "b"),
+    )
     stage = Stage(*ONE_NODE, *objects).run(50)
     assert stage.gates("q") == ["dra-operator.dev/allocation"]
     stage.run(20)

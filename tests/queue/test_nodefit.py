@@ -48,7 +48,11 @@ CORDON_TOLERATION = [{"key": "node.kubernetes.io/unschedulable", "operator": "Ex
         (node(spec=TAINTED), pod(tolerations=TOLERATING), None),
         (node(zone="a"), pod(nodeSelector={"zone": "b"}), "node does not match the pod's node selector or affinity"),
         (node(zone="a"), pod(affinity=on_label("zone", "a")), None),
-        (node(zone="a"), pod(affinity=on_label("zone", "b")), "node does not match the pod's node selector or affinity"),
+        (
+            node(zone="a"),
+            pod(affinity=on_label("zone", "b")),
+            "node does not match the pod's node selector or affinity",
+        ),
         (node(cpu="8"), pod(cpu="9"), "not enough cpu"),
         (node(), pod(overhead={"cpu": "8"}), "not enough cpu"),
         (node(), pod(initContainers=[{"name": "i", "resources": {"requests": {"cpu": "20"}}}]), "not enough cpu"),
@@ -117,5 +121,9 @@ def test_resources_that_classes_serve_are_not_counted() -> None:
 
 
 def test_misfits_are_told_by_reason() -> None:
-    misfits = [Misfit("not enough cpu", "cpu", 64000, 8000), Misfit("node is cordoned"), Misfit("not enough cpu", "cpu", 64000, 500)]
+    misfits = [
+        Misfit("not enough cpu", "cpu", 64000, 8000),
+        Misfit("node is cordoned"),
+        Misfit("not enough cpu", "cpu", 64000, 500),
+    ]
     assert describe_misfits(misfits) == "2 nodes: not enough cpu (needs 64, most free 8); 1 node: node is cordoned"

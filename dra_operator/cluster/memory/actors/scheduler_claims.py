@@ -42,6 +42,7 @@ class PodClaims:
     def gather(cls, pod: Object, known: Mapping[Key, Object], store: Store) -> PodClaims:
         """PreEnqueue and PreFilter. Raises NotYet."""
         found = cls()
+        named = {entry["name"] for entry in dig(pod, "spec", "resourceClaims") or () if entry.get("resourceClaimName")}
         for entry, name in claim_names(pod).items():
             claim = known.get(Key(pod["metadata"]["namespace"], name)) if name else None
             if claim is None:
@@ -49,7 +50,7 @@ class PodClaims:
             if deleting(claim):
                 raise NotYet(f'resourceclaim "{name}" is being deleted')
             owner = controller(claim)
-            if owner is not None and owner["kind"] == "Pod" and owner["uid"] != uid(pod):
+            if entry not in named and owner is not None and owner["uid"] != uid(pod):
                 raise NotYet(f'ResourceClaim "{name}" was not created for this pod (pod is not owner)')
             if dig(claim, "status", "allocation") is None:
                 _check_classes(claim, store)

@@ -17,8 +17,9 @@ from dra_operator.allocator.problem import (
     Warning,
 )
 from dra_operator.allocator.solving import solve
+from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
-    "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Warning",
-    "solve",
+    "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Violation",
+    "Warning", "solve", "validate",
 ]  # fmt: skip

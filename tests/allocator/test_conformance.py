@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dra_operator.allocator import Failed, Problem, Solved, Strategy, Unsolved, solve
+from dra_operator.allocator import Failed, Problem, Solved, Strategy, Unsolved, solve, validate
 from dra_operator.allocator.document import Document, read_document
 
 CASES = Path(__file__).parents[2].parent / "shared" / "conformance" / "allocator"
@@ -71,6 +71,7 @@ def test_first_fit(path: Path) -> None:
         assert isinstance(result, Solved), result
         got = [comparable(item.to_dict()) for item in result.allocations]
         assert got == [comparable(item) for item in want["results"]]
+        assert not validate(document.inventory.snapshot(), document.claims, result.allocations, result.node)
 
 
 def named(error: str) -> list[str]:
@@ -91,6 +92,7 @@ def test_other_strategies(path: Path, strategy: Strategy) -> None:
     if path.stem in EXCEPTIONS:
         pytest.skip(EXCEPTIONS[path.stem])
     result = solve(Problem(document.claims, document.nodes, strategy=strategy), document.inventory.snapshot())
-    if "error" in want:
-        return
-    assert isinstance(result, Solved) == (want["results"] is not None)
+    if isinstance(result, Solved):
+        assert not validate(document.inventory.snapshot(), document.claims, result.allocations, result.node)
+    if "error" not in want:
+        assert isinstance(result, Solved) == (want["results"] is not None)

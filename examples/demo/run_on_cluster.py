@@ -162,7 +162,7 @@ class Story:
                 self._seen[name] = text
                 phase = text.split()[0].rstrip(":")
                 after = f"{time.monotonic() - self._start:5.1f}s"
-                console.print(f"[dim]{after}[/]  {name:<38} [{PHASE_COLOURS.get(phase, 'default')}]{text}[/]")
+                console.print(f"[dim]{after}[/]  {name:<44} [{PHASE_COLOURS.get(phase, 'default')}]{text}[/]")
 
     def _now(self) -> dict[str, str]:
         found = {}

@@ -71,6 +71,7 @@ def print_table(
     stylers = stylers or {}
     cells = [[harmless(cell) or "-" for cell in row] for row in rows]
     widths = [max(map(_width, column)) + GAP for column in zip(header, *cells, strict=True)]
+    widths[-1] = 0  # Nothing comes after it, and padding would wrap on a terminal.
     printer.line(*((_padded(title, width), "bold") for title, width in zip(header, widths, strict=True)))
     for row in cells:
         printer.line(

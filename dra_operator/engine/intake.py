@@ -15,11 +15,12 @@ from dra_operator.api.meta import Key
 from dra_operator.api.policy import AllocationPolicy
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
 from dra_operator.engine.classreports import ClassReporter
+from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.membership import is_ours
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.state import Lost, State, reference
 from dra_operator.engine.view import SeenClaim
-from dra_operator.engine.writes import Stage
+from dra_operator.engine.writes import Write
 from dra_operator.queue.policies import inactive_fields
 
 Raw = dict[str, Any]
@@ -114,7 +115,7 @@ class Intake:
         ended = state.writes.seen(seen.uid, seen.version)
         assumed = ended is not None and ended.allocation is not None
         used_before = (before is not None and before.allocated) or assumed
-        if before is not None and before.allocated and not seen.allocated and not (ended and ended.stage is Stage.SENT):
+        if before is not None and before.allocated and not seen.allocated and not _is_deallocation(ended):
             self._cleared(before, seen)
         state.settle_usage(seen)
         if used_before and not seen.allocated:
@@ -289,3 +290,8 @@ class Intake:
                 state.dirty_claims[key] = None
                 state.stale_reports[key] = None
                 state.touch(state.view.pods_of_claim(key))
+
+
+def _is_deallocation(write: Write | None) -> bool:
+    """Did we take the allocation away ourselves?"""
+    return write is not None and isinstance(write.decision, WriteClaimStatus) and write.decision.action == "deallocate"

@@ -126,10 +126,15 @@ class State:
     # -- usage
 
     def settle_usage(self, seen: SeenClaim) -> None:
-        """Make the inventory's usage follow what the watch shows of the claim."""
+        """Make the inventory's usage follow what the watch shows of the claim.
+
+        While an allocation of ours is under way its devices stay taken: the same version can be delivered twice.
+        """
         if seen.claim.allocation is not None:
             self.inventory.use(seen.uid, seen.claim.allocation)
-        else:
+            return
+        write = self.writes.get(seen.uid)
+        if write is None or write.allocation is None:
             self.inventory.release(seen.uid)
 
     def drop_assumption(self, uid: str) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dra_operator.api.taints import BLOCKING_EFFECTS
-from dra_operator.cel import CompileError, EvaluationError, Selector, bind_device, compile_selector
+from dra_operator.cel import CompileError, Device, EvaluationError, Selector, bind_device, compile_selector
 from dra_operator.inventory import Snapshot
 
 
@@ -76,7 +76,7 @@ def count_class(snapshot: Snapshot, name: str) -> ClassCount:
     )
 
 
-def _matches(selectors: list[Selector], device: object) -> bool | str:
+def _matches(selectors: list[Selector], device: Device) -> bool | str:
     try:
         return all(selector.matches(device) for selector in selectors)
     except EvaluationError as error:

@@ -14,6 +14,7 @@ from dra_operator.cluster.memory.actors.replicas import DeploymentController, Re
 from dra_operator.cluster.memory.actors.scheduler import FirstFit, Scheduler
 from dra_operator.cluster.memory.actors.stateful_sets import StatefulSetController
 from dra_operator.cluster.memory.admission import Policies
+from dra_operator.cluster.memory.first_fit import InTreeAllocator
 from dra_operator.cluster.memory.server import MemoryServer
 from dra_operator.cluster.memory.world import EPOCH, Clock, World
 
@@ -42,12 +43,14 @@ def embedded_cluster(
     seed: int = 0,
     policies: Policies | None = None,
     first_fit: FirstFit | None = None,
+    allocates: bool = True,
     start: float = EPOCH,
 ) -> World:
     """A world with an empty cluster in it, standing at `start` (seconds since the epoch).
 
-    Without `first_fit` the scheduler allocates nothing itself: pods with unmanaged, unallocated claims stay pending.
+    The scheduler allocates unmanaged claims with `first_fit` (default: as the in-tree allocator). With `allocates` False it
+    never does: pods with unmanaged, unallocated claims stay pending.
     """
     clock = Clock(start)
     server = MemoryServer(clock, seed=seed, policies=policies)
-    return World(server, standard_actors(first_fit), clock)
+    return World(server, standard_actors((first_fit or InTreeAllocator()) if allocates else None), clock)

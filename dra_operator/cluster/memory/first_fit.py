@@ -14,7 +14,7 @@ from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.core import Node
 from dra_operator.api.errors import InvalidObject
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
-from dra_operator.cluster.memory.actors.scheduler_claims import ClaimError
+from dra_operator.cluster.memory.actors.scheduling_errors import ClaimError
 from dra_operator.cluster.memory.store import Change, Store
 from dra_operator.cluster.memory.values import Object
 from dra_operator.cluster.rest import (

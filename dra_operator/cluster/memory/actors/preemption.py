@@ -8,12 +8,15 @@ from dra_operator.api.core import Node, Pod
 from dra_operator.cluster.memory.actors.node_fit import NodeUse, lacks
 
 
-def choose_victims(pod: Pod, candidates: Sequence[tuple[Node, NodeUse]], covered: frozenset[str]) -> list[Pod]:
-    """The pods to delete on one node: fewest of the lowest priority. Empty where that helps nowhere, or one is leaving already."""
+def choose_victims(pod: Pod, candidates: Sequence[tuple[Node, NodeUse, frozenset[str]]]) -> list[Pod]:
+    """The pods to delete on one node: fewest of the lowest priority. Empty where that helps nowhere, or one is leaving already.
+
+    A candidate is a node, the pods on it, and the extended resources that it need not have.
+    """
     if pod.preemption_policy == "Never":
         return []
     options: list[tuple[tuple[int, int, str], list[Pod]]] = []
-    for node, use in candidates:
+    for node, use, covered in candidates:
         lower = [other for other in use.pods.values() if other.priority < pod.priority]
         if any(other.meta.deleted is not None for other in lower):
             return []

@@ -14,12 +14,12 @@ from typing import Protocol
 from dra_operator.api.core import Node, Pod
 from dra_operator.api.errors import InvalidObject
 from dra_operator.api.meta import Key
-from dra_operator.cluster.memory.actors import scheduler_claims
 from dra_operator.cluster.memory.actors.actor import Actor, Agenda
 from dra_operator.cluster.memory.actors.node_fit import NodeUse, lacks, load, refuses
 from dra_operator.cluster.memory.actors.objects import condition, key, uid
 from dra_operator.cluster.memory.actors.preemption import choose_victims
-from dra_operator.cluster.memory.actors.scheduler_claims import ClaimError, PodClaims
+from dra_operator.cluster.memory.actors.scheduler_claims import Chosen, PodClaims
+from dra_operator.cluster.memory.actors.scheduling_errors import ClaimError, NotYet
 from dra_operator.cluster.memory.actors.scheduling_queue import SchedulingQueue
 from dra_operator.cluster.memory.identity import SCHEDULER
 from dra_operator.cluster.memory.store import Change, Store
@@ -188,14 +188,14 @@ class Scheduler(Actor):
         """One scheduling cycle and, if a node was found, the binding cycle."""
         try:
             claims = PodClaims.gather(item, self._claims, self.store)
-        except scheduler_claims.NotYet as wait:
+        except NotYet as wait:
             return Unplaced(str(wait))
         try:
             found = self._filter(pod, claims)
             if isinstance(found, Unplaced):
                 return found
-            node, allocations = found
-            claims.bind(self, item, allocations, self.now)
+            node, chosen = found
+            claims.bind(self, chosen, self.now)
         except ClaimError as error:
             return Unplaced(str(error), error=True)
         body = {"metadata": {"name": pod.meta.name, "uid": pod.meta.uid}, "target": {"kind": "Node", "name": node}}
@@ -205,35 +205,36 @@ class Scheduler(Actor):
         self._occupy(pod, node)
         return None
 
-    def _filter(self, pod: Pod, claims: PodClaims) -> tuple[str, list[Object]] | Unplaced:
+    def _filter(self, pod: Pod, claims: PodClaims) -> tuple[str, Chosen] | Unplaced:
         """The best node that fits, with the allocations to write there; else what is done about it (PostFilter)."""
         reasons: dict[str, int] = {}
-        fitting: list[tuple[float, str, list[Object]]] = []
+        fitting: list[tuple[float, str, Chosen]] = []
         unavailable: set[Key] = set()
         resolvable: list[str] = []
         here = claims.only_node()
-        if here in self._nodes and self._fits(pod, here, claims) and not claims.unallocated:
-            return here, []
+        if here in self._nodes and claims.tied and self._fits(pod, here, claims):
+            return here, Chosen({})
         for name in self._names:
             node, item = self._nodes[name]
             use = self._use.setdefault(name, NodeUse())
             why = refuses(pod, node)
-            if why is None and (why := lacks(pod, node, use, covered=claims.covers)) is not None:
+            if why is None and (why := lacks(pod, node, use, covered=claims.covered_on(node))) is not None:
                 if claims.misplaced(node) is None:
                     resolvable.append(name)
             elif why is None and (wrong := claims.misplaced(node)) is not None:
                 unavailable |= wrong
                 why = "resourceclaim not available on the node"
             elif why is None:
-                allocations = claims.allocate(self._first_fit, self.store, item)
-                if allocations is not None:
-                    fitting.append((load(node, use), name, allocations))
+                chosen = claims.allocate(self._first_fit, self.store, node, item)
+                if chosen is not None and not claims.tied:
+                    return name, chosen
+                if chosen is not None:
+                    fitting.append((load(node, use), name, chosen))
                     continue
                 why = "cannot allocate all claims"
             reasons[why] = reasons.get(why, 0) + 1
         if fitting:
-            _, chosen, allocations = min(fitting, key=lambda entry: entry[:2])
-            return chosen, allocations
+            return min(fitting, key=lambda entry: entry[:2])[1:]
         if not claims.clear_one(self, unavailable, pod.meta.uid):
             self._preempt(pod, resolvable, claims)
         told = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
@@ -241,14 +242,16 @@ class Scheduler(Actor):
 
     def _fits(self, pod: Pod, name: str, claims: PodClaims) -> bool:
         node, use = self._nodes[name][0], self._use.setdefault(name, NodeUse())
-        if refuses(pod, node) is not None or lacks(pod, node, use, covered=claims.covers) is not None:
+        if refuses(pod, node) is not None or lacks(pod, node, use, covered=claims.covered_on(node)) is not None:
             return False
         return claims.misplaced(node) is None
 
     def _preempt(self, pod: Pod, names: list[str], claims: PodClaims) -> None:
         """DefaultPreemption: make room in cpu, memory or ports by deleting pods of lower priority."""
-        candidates = [(self._nodes[name][0], self._use[name]) for name in names]
-        for victim in choose_victims(pod, candidates, claims.covers):
+        candidates = [
+            (node, self._use[node.name], claims.covered_on(node)) for node in (self._nodes[name][0] for name in names)
+        ]
+        for victim in choose_victims(pod, candidates):
             item = self.get(PODS, victim.key)
             if item is not None and uid(item) == victim.meta.uid and not item["metadata"].get("deletionTimestamp"):
                 self.delete(PODS, item)

@@ -10,8 +10,11 @@ from dra_operator.api.claims import DELETE_PROTECTION
 from dra_operator.api.core import Node
 from dra_operator.api.meta import Key, format_time
 from dra_operator.api.selectors import NodeSelector
+from dra_operator.cluster.memory.actors import extended_resources
 from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.extended_resources import Ask
 from dra_operator.cluster.memory.actors.objects import claim_names, controller, deleting, key, reserved_for, uid
+from dra_operator.cluster.memory.actors.scheduling_errors import ClaimError, NotYet
 from dra_operator.cluster.memory.store import Store
 from dra_operator.cluster.memory.values import Object, clone, dig
 from dra_operator.cluster.rest import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, Request
@@ -22,26 +25,28 @@ if TYPE_CHECKING:
 _MAX_CONSUMERS = 256
 
 
-class NotYet(Exception):
-    """The pod cannot be scheduled before something about its claims changes."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What would be written for a pod on one node: allocations by claim, and one for the special claim of `asks`."""
 
-
-class ClaimError(Exception):
-    """A cycle that ended in an error: a write was refused, or a selector failed."""
+    allocations: Mapping[Key, Object]
+    special: Object | None = None
+    asks: tuple[Ask, ...] = ()
 
 
 @dataclass(slots=True)
 class PodClaims:
-    """The claims of one pod as the scheduler's cache has them. `covers`: extended resources that claims stand for."""
+    """The claims of one pod as the scheduler's cache has them. `asks`: extended resources that a claim can stand for."""
 
+    pod: Object
     allocated: list[Object] = field(default_factory=list)
     unallocated: list[Object] = field(default_factory=list)
-    covers: frozenset[str] = frozenset()
+    asks: list[Ask] = field(default_factory=list)
 
     @classmethod
     def gather(cls, pod: Object, known: Mapping[Key, Object], store: Store) -> PodClaims:
         """PreEnqueue and PreFilter. Raises NotYet."""
-        found = cls()
+        found = cls(pod, asks=extended_resources.asks(pod, store))
         named = {entry["name"] for entry in dig(pod, "spec", "resourceClaims") or () if entry.get("resourceClaimName")}
         for entry, name in claim_names(pod).items():
             claim = known.get(Key(pod["metadata"]["namespace"], name)) if name else None
@@ -80,18 +85,34 @@ class PodClaims:
         }
         return wrong or None
 
-    def allocate(self, first_fit: FirstFit | None, store: Store, node: Object) -> list[Object] | None:
-        """Allocations for the unallocated claims on one node. Raises ClaimError."""
-        if not self.unallocated:
-            return []
-        return None if first_fit is None else first_fit(store, self.unallocated, node)
+    @property
+    def tied(self) -> bool:
+        """All is allocated already: nothing to choose but the node."""
+        return not self.unallocated and not self.asks
 
-    def bind(self, actor: Actor, pod: Object, allocations: list[Object], now: float) -> None:
+    def covered_on(self, node: Node) -> frozenset[str]:
+        """Extended resources for which the node needs no device plugin, since a claim will do."""
+        return frozenset(ask.resource for ask in self.asks if ask.resource not in node.allocatable)
+
+    def allocate(self, first_fit: FirstFit | None, store: Store, node: Node, item: Object) -> Chosen | None:
+        """Allocations for what has none yet, on one node. Raises ClaimError."""
+        asks = tuple(ask for ask in self.asks if ask.resource not in node.allocatable)
+        if not self.unallocated and not asks:
+            return Chosen({})
+        wanted = [*self.unallocated, *([extended_resources.claim_for(self.pod, list(asks))] if asks else [])]
+        found = None if first_fit is None else first_fit(store, wanted, item)
+        if found is None:
+            return None
+        chosen = dict(zip((key(claim) for claim in self.unallocated), found, strict=False))
+        return Chosen(chosen, found[-1] if asks else None, asks)
+
+    def bind(self, actor: Actor, chosen: Chosen, now: float) -> None:
         """PreBind: write what has been chosen, and reserve every claim for the pod. Raises ClaimError."""
-        chosen = dict(zip((key(claim) for claim in self.unallocated), allocations, strict=True))
         for claim in (*self.unallocated, *self.allocated):
-            if not reserved_for(claim, uid(pod)):
-                _bind(actor, pod, key(claim), chosen.get(key(claim)), now)
+            if not reserved_for(claim, uid(self.pod)):
+                _bind(actor, self.pod, key(claim), chosen.allocations.get(key(claim)), now)
+        if chosen.special is not None:
+            extended_resources.write(actor, self.pod, list(chosen.asks), chosen.special, format_time(now))
 
     def clear_one(self, actor: Actor, unavailable: Iterable[Key], pod: str) -> bool:
         """PostFilter: give up one allocation that keeps the pod from the nodes it would fit; never one that others use."""

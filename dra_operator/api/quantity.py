@@ -21,6 +21,8 @@ _UNIT = 10**9
 # The API server takes any exponent, but exact values pay for it in digits and nobody can compute with them.
 _MAX_EXPONENT = 1_000
 _MAX_DIGITS = 4_000
+# Zero keeps the scale it was written with, within reason.
+_LEAST_SCALE = 30
 # Up to this many decimal digits apimachinery keeps a value as int64 and scale; see `Quantity.stored_int64`.
 _INT64_DIGITS = 18
 _BINARY_DIGITS = 15
@@ -52,8 +54,9 @@ class Quantity:
 
     nano: int
     format: Format = Format.DecimalSI
-    # The power of ten of the mantissa as apimachinery stores it; None where it stores an arbitrary decimal.
-    _scale: int | None = 0
+    # How apimachinery stores it: the power of ten of the mantissa, and whether that is an int64 or a big integer.
+    _scale: int = 0
+    _fits: bool = True
     # The text it was parsed from, where apimachinery prints that again.
     _text: str | None = None
 
@@ -93,13 +96,13 @@ class Quantity:
 
         "1000m" and "1.5Gi" are such. CEL's `isInteger` and `asInteger` are defined by it.
         """
-        if self._scale is None or self._scale < 0:
+        if not self._fits or self._scale < 0:
             return None
         return self.as_int64()
 
     def approximate_float(self) -> float:
         """The value as a double, computed as apimachinery's `AsApproximateFloat64` computes it."""
-        scale = -_NANO if self._scale is None else self._scale
+        scale = self._scale
         mantissa = _mantissa(self.nano, scale)
         try:
             base = float(mantissa)
@@ -114,14 +117,14 @@ class Quantity:
 
     def __add__(self, other: Quantity) -> Quantity:
         shape = self.format if self.nano else other.format
-        return Quantity(self.nano + other.nano, shape, _sum_scale(self, other))
+        return Quantity(self.nano + other.nano, shape, *_sum_scale(self, other))
 
     def __sub__(self, other: Quantity) -> Quantity:
         shape = self.format if self.nano else other.format
-        return Quantity(self.nano - other.nano, shape, _sum_scale(self, -other))
+        return Quantity(self.nano - other.nano, shape, *_sum_scale(self, -other))
 
     def __neg__(self) -> Quantity:
-        return Quantity(-self.nano, self.format, self._scale)
+        return Quantity(-self.nano, self.format, self._scale, self._fits)
 
     def __bool__(self) -> bool:
         return self.nano != 0
@@ -149,20 +152,20 @@ def _exact_int64(nano: int, unit: int) -> int | None:
 
 
 def _mantissa(nano: int, scale: int) -> int:
-    return nano // _ten(scale + _NANO)
+    return nano // _ten(scale + _NANO) if scale >= -_NANO else nano * _ten(-_NANO - scale)
 
 
-def _sum_scale(left: Quantity, right: Quantity) -> int | None:
-    """The scale of a sum: the finer one, or None where int64 does not hold a mantissa at that scale."""
-    if left._scale is None or right._scale is None:
-        return None
-    if not right.nano:
-        return left._scale
-    if not left.nano:
-        return right._scale
+def _sum_scale(left: Quantity, right: Quantity) -> tuple[int, bool]:
+    """How a sum is stored: at the finer scale, and as int64 if both were and neither the parts nor the sum overflow."""
+    if left._fits and right._fits:
+        if not right.nano:
+            return left._scale, True
+        if not left.nano:
+            return right._scale, True
     scale = min(left._scale, right._scale)
     mantissas = (_mantissa(n, scale) for n in (left.nano, right.nano, left.nano + right.nano))
-    return scale if all(_INT64_MIN <= m <= _INT64_MAX for m in mantissas) else None
+    fits = left._fits and right._fits and all(_INT64_MIN <= m <= _INT64_MAX for m in mantissas)
+    return scale, fits
 
 
 @lru_cache(maxsize=8192)
@@ -179,7 +182,7 @@ def _parse(text: str) -> Quantity:
     power_of_two, power_of_ten, shape = _interpret(suffix, text)
     digits = whole + fraction
     mantissa = int(digits or "0")
-    scale: int | None = power_of_ten - len(fraction)
+    scale = power_of_ten - len(fraction)
     if shape is Format.BinarySI:
         held = not fraction and _BINARY_DIGITS - max(len(whole), 1) - int(power_of_two * 3 / 10) - 1 >= 0
         magnitude = mantissa * 2**power_of_two
@@ -195,14 +198,17 @@ def _parse(text: str) -> Quantity:
         elif (power_of_ten - len(fraction)) % 3 == 0 and _starts_canonical(whole, fraction):
             kept = text
     else:
-        scale = None
+        if nano or scale < -_LEAST_SCALE:
+            scale = -_NANO
+        if not whole + fraction and "0" not in text:
+            raise ValueError(f"{_shown(text)} is not a quantity: it has no digits; {_REPAIR}")
         if shape is Format.BinarySI:
             # Only binary quantities are capped; below 1 they become decimal.
-            nano = min(nano, _INT64_MAX * _UNIT)
+            nano, scale = (nano, scale) if nano <= _INT64_MAX * _UNIT else (_INT64_MAX * _UNIT, 0)
             shape = Format.DecimalSI if 0 < nano < _UNIT else shape
     if text == "0":
         kept = text
-    return Quantity(-nano if sign == "-" else nano, shape, scale, kept)
+    return Quantity(-nano if sign == "-" else nano, shape, scale, held, kept)
 
 
 def _starts_canonical(whole: str, fraction: str) -> bool:

@@ -48,13 +48,12 @@ lint: $(INSTALLED) ## ruff, mypy --strict, the import contract, rendered manifes
 controlplane: $(INSTALLED) ## build etcd, kube-apiserver, … from source into a per-user cache (once)
 	@$(BIN)/python -m devcluster build > .venv/controlplane.path
 
-cluster: $(INSTALLED) controlplane ## a real control plane with simulated GPU nodes, and the operator's manifests on it
+cluster: $(INSTALLED) controlplane ## a real control plane with simulated p4d nodes, the manifests applied (NAME=demo)
 	@$(BIN)/python -m devcluster up --name $(NAME) --nodes 4 --profile p4d --classes
-	@$(BIN)/python -m devcluster kubectl --name $(NAME) -- apply --server-side -f manifests/install.yaml > /dev/null
 	@# No image is built here: the operator runs beside the cluster, with the rights of its account.
-	@$(BIN)/python -m devcluster kubectl --name $(NAME) -- -n dra-operator scale deployment dra-operator --replicas 0 > /dev/null
-	@echo "export KUBECONFIG=\$$($(BIN)/python -m devcluster kubeconfig --name $(NAME))"
-	@echo "ends with: $(BIN)/python -m devcluster down --name $(NAME)"
+	@echo "start the operator:  $(BIN)/$$($(BIN)/python -m devcluster.install --name $(NAME))"
+	@echo "use the cluster:     export KUBECONFIG=$$($(BIN)/python -m devcluster kubeconfig --name $(NAME))"
+	@echo "end it:              $(BIN)/python -m devcluster down --name $(NAME)"
 
 cluster-demo: $(INSTALLED) controlplane ## the demo's story on a real control plane, checked with kubectl
 	@$(BIN)/python -m examples.demo.run_on_cluster

@@ -6,22 +6,18 @@ simulated. What should have happened is checked with kubectl at the end; the exi
 
 from __future__ import annotations
 
-import contextlib
-import json
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from devcluster import BuildError, ControlPlane, NeverHappened, StartError, eventually
+from devcluster.install import install, operator
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 NAMESPACE = "research"
 PATIENCE = 60.0
 PHASE_COLOURS = {"Allocated": "cyan", "Reserved": "green", "Queued": "yellow", "Unsatisfiable": "red"}
@@ -41,13 +37,14 @@ def main() -> int:
     try:
         with ControlPlane.start(report=lambda line: notes.print(line, style="dim")) as plane:
             prepare(plane)
-            with operator(plane) as log:
+            with operator(plane) as running_operator:
                 try:
                     play(plane)
                     return check(plane)
                 except NeverHappened as error:
                     notes.print(f"failed: {error}\n--- end of the operator's log", style="red")
-                    notes.print("".join(log.read_text().splitlines(keepends=True)[-20:]), markup=False)
+                    lines = running_operator.log.read_text().splitlines(keepends=True)
+                    notes.print("".join(lines[-20:]), markup=False)
                     return 1
     except (BuildError, StartError) as error:
         notes.print(str(error), style="red")
@@ -57,44 +54,9 @@ def main() -> int:
 def prepare(plane: ControlPlane) -> None:
     """Install, and make the three nodes."""
     say("one kubectl apply installs CRDs, rights, admission policies and the operator")
-    plane.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests" / "install.yaml"))
-    # No kubelet pulls an image here: the program runs as a process instead of the Deployment.
-    plane.kubectl("-n", "dra-operator", "scale", "deployment/dra-operator", "--replicas=0")
+    install(plane)
     plane.kubectl("apply", "-f", str(HERE / "cluster.yaml"))
     eventually(lambda: "NoSchedule" not in plane.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"))
-
-
-@contextlib.contextmanager
-def operator(plane: ControlPlane) -> Iterator[Path]:
-    """`dra-operator run` with the rights of its account, until the block ends; gives the file it logs to."""
-    token = plane.kubectl("-n", "dra-operator", "create", "token", "dra-operator").strip()
-    config = json.loads(plane.kubectl("config", "view", "--raw", "-o", "json"))
-    config["users"][0]["user"] = {"token": token}
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig, log = Path(folder) / "kubeconfig", Path(folder) / "log"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(json.dumps(config))
-        command = [
-            sys.executable,
-            "-m",
-            "dra_operator.cli",
-            "run",
-            "--kubeconfig",
-            str(kubeconfig),
-            "--probe-port",
-            "0",
-        ]
-        with log.open("w") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
-        try:
-            yield log
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def play(plane: ControlPlane) -> None:
@@ -146,7 +108,7 @@ class Story:
         self._start = time.monotonic()
         self._seen: dict[str, str] = {}
 
-    def until(self, done: Any) -> None:
+    def until(self, done: Callable[[], Any]) -> None:
         """Raises NeverHappened."""
 
         def look() -> bool:

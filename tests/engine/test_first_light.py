@@ -205,7 +205,7 @@ def test_an_exempt_namespace_is_left_alone() -> None:
     stage = Stage(*ONE_NODE, namespace("exempt", **{"dra-operator.dev/managed": "false"}), template(namespace="exempt"))
     stage.apply(workload("Deployment", "train", 2, namespace="exempt"))
     stage.run()
-    assert stage.taken() == []
+    assert len(stage.taken()) == 2  # by kube-scheduler, as ever
     assert stage.objects("ClaimReport") == []
     assert not any(item["spec"].get("schedulingGates") for item in stage.objects("Pod"))
 

@@ -39,8 +39,8 @@ test: lint controlplane ## everything: lint, then all tests (with a real control
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff, mypy --strict, the import contract, rendered manifests
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --check --quiet . || { echo "unformatted files: run .venv/bin/ruff format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet --output-format concise .
+	@$(BIN)/ruff format --check --quiet --output-format concise . || { echo "unformatted files: run .venv/bin/ruff format" >&2; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log >&2; exit 1; }
 	@$(BIN)/python manifests/render.py --check

@@ -12,7 +12,6 @@ from dra_operator.cli.scenario import read_scenario
 from dra_operator.cli.standins import stand_in_nodes
 from dra_operator.cli.timeline import Happening, Timeline, events, title
 from dra_operator.cluster.memory.assembly import embedded_cluster
-from dra_operator.cluster.memory.first_fit import InTreeAllocator
 from dra_operator.cluster.memory.refusals import Refused
 from dra_operator.cluster.memory.runner import Runner
 from dra_operator.cluster.memory.scenario import Player, Step
@@ -44,7 +43,7 @@ class _Run:
         self.bad = 0
         self.ended = "In the end"
         self._scenario, self._later = read_scenario(manifests, until)
-        self.world: World = embedded_cluster(seed=seed, first_fit=InTreeAllocator())
+        self.world: World = embedded_cluster(seed=seed)
         self.store = self.world.server.store
         self.engine = Engine(EngineSettings())
         self._manifests = manifests

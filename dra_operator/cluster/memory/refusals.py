@@ -11,7 +11,7 @@ from dra_operator.cluster.rest import Resource, Response
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One field error. `reason` is a metav1.CauseType such as FieldValueInvalid; `message` as Go's field.Error prints it, without the field."""
+    """One field error. `reason` is a metav1.CauseType such as FieldValueInvalid; `message` what Go's field.Error prints after the field."""
 
     field: str
     reason: str

@@ -70,7 +70,8 @@ def field_selector(resource: Resource, text: str) -> Selects:
             path = _FIELDS[resource.kind, field][0]
         else:
             raise bad_request(
-                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match field selector "{text}": field label not supported: {field}'
+                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match field selector "{text}": '
+                f"field label not supported: {field}"
             )
         checks.append((path, value, equal))
     return lambda item: all(((dig(item, *path) or "") == value) == equal for path, value, equal in checks)

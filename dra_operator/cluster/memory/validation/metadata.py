@@ -22,6 +22,7 @@ _SUBDOMAIN_RULE = (
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+_QUALIFIED_RULE = "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 _ANNOTATIONS_LIMIT = 256 * 1024
 
 
@@ -54,7 +55,7 @@ def qualified_name(field: str, value: object) -> list[Cause]:
             invalid(
                 field,
                 text,
-                "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+                f"name part must consist of {_QUALIFIED_RULE}",
             )
         ]
     return []
@@ -111,7 +112,8 @@ def updated(new: Object, old: Object) -> list[Cause]:
             causes.append(
                 forbidden_field(
                     "metadata.finalizers",
-                    f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{', '.join(repr(f) for f in added)}}}",
+                    "no new finalizers can be added if the object is being deleted, "
+                    f"found new finalizers []string{{{', '.join(repr(finalizer) for finalizer in added)}}}",
                 )
             )
     return causes
@@ -127,7 +129,7 @@ def _maps(item: Object) -> list[Cause]:
                 invalid(
                     "metadata.labels",
                     value,
-                    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+                    f"a valid label must be an empty string or consist of {_QUALIFIED_RULE}",
                 )
             )
     annotations = meta.get("annotations") or {}

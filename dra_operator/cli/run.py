@@ -41,7 +41,10 @@ def run(
     ] = True,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run the operator until SIGTERM or SIGINT. Logs go to stderr."""
+    """Run the operator until SIGTERM or SIGINT. Logs go to stderr.
+
+    Example: dra-operator run --mode observe --kubeconfig ~/.kube/config
+    """
     try:
         structured_logs.configure(log_level)
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -71,6 +72,28 @@ def test_problems(tmp_path: Path, text: str, problem: str) -> None:
     _, problems, notes = read(tmp_path, text)
     assert [text[: len(problem)] for text in problems] == [problem]
     assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "message"),
+    [
+        ("apps/v1/Deployment", None, "spec.template.spec is missing; it says what the pods are"),
+        ("batch/v1/Job", {"template": {}}, "spec.template.spec is missing; it says what the pods are"),
+        ("apps/v1/StatefulSet", {"template": {"spec": {}}}, "spec.selector is missing; repeat the template's labels there as matchLabels"),
+        ("apps/v1/DaemonSet", {"selector": {"matchLabels": {"a": "b"}}, "template": {"spec": {}}}, "spec.selector wants a=b, which the template's labels lack"),
+        ("batch/v1/Job", {"template": {"spec": {"resourceClaims": [{}]}}}, "spec.resourceClaims[0]: "),
+    ],
+)  # fmt: skip
+def test_workloads_must_say_what_their_pods_are(tmp_path: Path, kind: str, spec: object, message: str) -> None:
+    version, _, name = kind.rpartition("/")
+    document = {
+        "apiVersion": version,
+        "kind": name,
+        "metadata": {"name": "w"},
+        **({} if spec is None else {"spec": spec}),
+    }
+    _, (problem,), _ = read(tmp_path, json.dumps(document))
+    assert message in problem
 
 
 def test_one_broken_object_leaves_the_others(tmp_path: Path) -> None:

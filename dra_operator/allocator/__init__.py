@@ -4,6 +4,7 @@
 not known here.
 """
 
+from dra_operator.allocator.candidates import Candidates, candidates
 from dra_operator.allocator.problem import (
     Demand,
     Failed,
@@ -20,6 +21,6 @@ from dra_operator.allocator.solving import solve
 from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
-    "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Violation",
-    "Warning", "solve", "validate",
+    "Candidates", "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Violation",
+    "Warning", "candidates", "solve", "validate",
 ]  # fmt: skip

@@ -53,6 +53,8 @@ class Known:
         #: Pools of which some device without a home matters to this plan.
         self.shared_pools: set[Pool] = set()
         self.indexes: dict[object, object] = {}
+        #: `candidates.Candidates`, with the inventory's `published` it was made at.
+        self.candidates: tuple[int, object] | None = None
         self._tables: dict[tuple[View, bool], Table] = {}
         self._terms: dict[tuple[Demand, View], tuple[Term, ...]] = {}
 

@@ -1,0 +1,164 @@
+"""Holds: free devices of one node set aside for a unit that is starved or whose victims are leaving (design §5).
+
+A hold names a node and covers, of the devices there that the unit could use, the free ones: all that it still needs, and every one
+that comes free while it needs more. Units that stand behind it in the queue may not use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dra_operator.allocator import Candidates
+from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.queue.units import UnitKey
+
+#: Where a unit stands in the queue: smaller is nearer to the front.
+Rank = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Hold:
+    """`ready_at`: when enough devices come free by what is known (None: unknown). `written`: a report carries it.
+
+    `wanted`: devices of victims, held also while they are in use, so that nobody counts on them.
+    """
+
+    unit: UnitKey
+    node: str
+    since: float
+    rank: Rank
+    devices: frozenset[DeviceId] = frozenset()
+    wanted: frozenset[DeviceId] = frozenset()
+    ready_at: float | None = None
+    written: bool = False
+
+
+class Holds:
+    """At most one hold a unit. `version` grows with every change of what is held."""
+
+    def __init__(self) -> None:
+        self._holds: dict[UnitKey, Hold] = {}
+        self._sets: dict[tuple[object, ...], frozenset[DeviceId]] = {}
+        self.version = 0
+
+    def __iter__(self) -> Iterator[Hold]:
+        return iter(tuple(self._holds.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._holds)
+
+    def get(self, unit: UnitKey) -> Hold | None:
+        return self._holds.get(unit)
+
+    def put(self, hold: Hold) -> None:
+        self._holds[hold.unit] = hold
+        self._changed()
+
+    def drop(self, unit: UnitKey) -> bool:
+        """Returns whether there was one."""
+        if self._holds.pop(unit, None) is None:
+            return False
+        self._changed()
+        return True
+
+    def cover(self, unit: UnitKey, devices: frozenset[DeviceId]) -> None:
+        """Set what the hold covers now."""
+        hold = self._holds[unit]
+        if hold.devices != devices:
+            hold.devices = devices
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._sets.clear()
+
+    def against(self, unit: UnitKey, rank: Rank, ends_at: float | None) -> frozenset[DeviceId]:
+        """The devices a unit may not use: those of holds before it in the queue.
+
+        `ends_at`: when the unit gives its devices back by its own deadline; it may use what is not ready before that (backfill).
+        The same object is returned as long as nothing changes, so that answers can be remembered with it.
+        """
+        blocking = tuple(
+            hold.unit
+            for hold in self._holds.values()
+            if hold.unit != unit
+            and hold.rank < rank
+            and not (ends_at is not None and hold.ready_at is not None and ends_at <= hold.ready_at)
+        )
+        if not blocking:
+            return NOTHING
+        known = self._sets.get(blocking)
+        if known is None:
+            holds = [self._holds[key] for key in blocking]
+            known = self._sets[blocking] = frozenset().union(*(hold.devices | hold.wanted for hold in holds))
+        return known
+
+    def holder_of(self, device: DeviceId) -> UnitKey | None:
+        return next((hold.unit for hold in self._holds.values() if device in hold.devices | hold.wanted), None)
+
+
+NOTHING: frozenset[DeviceId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A node to wait for. `ready_at` None: nobody knows."""
+
+    node: str
+    ready_at: float | None
+
+
+def soonest_node(
+    found: Candidates,
+    inventory: Inventory,
+    fits: Callable[[str], bool],
+    ends: Callable[[str], float | None],
+    taken: frozenset[str],
+) -> Choice | None:
+    """The node where the unit can run soonest: by known ends of what runs there, then by how few devices must come free, then by name.
+
+    `fits`: could the unit run there once the node is empty? `ends`: when a claim (by UID) gives its devices back, None if unknown.
+    `taken`: nodes that holds of others wait for.
+    """
+    best: tuple[tuple[float, int, str], Choice] | None = None
+    for record, mask in found.nodes():
+        if record.name in taken:
+            continue
+        missing = max(0, found.needed - (mask & ~record.used).bit_count())
+        if best is not None and (0.0 if not missing else _SOON, missing, record.name) >= best[0]:
+            continue
+        if not fits(record.name):
+            continue
+        ready = _ready_at(found, inventory, record.name, missing, ends)
+        rank = (ready if ready is not None else float("inf"), missing, record.name)
+        if best is None or rank < best[0]:
+            best = rank, Choice(record.name, ready)
+    return None if best is None else best[1]
+
+
+#: No end that is still to come is before this; only to compare with ranks whose end is not worked out yet.
+_SOON = 1.0
+
+
+def _ready_at(
+    found: Candidates, inventory: Inventory, node: str, missing: int, ends: Callable[[str], float | None]
+) -> float | None:
+    """When `missing` more candidates of the node are free, by known ends. 0 if none is missing."""
+    if not missing:
+        return 0.0
+    times = []
+    for offer in found.on(node):
+        users = inventory.users(offer.id)
+        if users:
+            known = [ends(uid) for uid in users]
+            if all(end is not None for end in known):
+                times.append(max(end for end in known if end is not None))
+    times.sort()
+    return times[missing - 1] if len(times) >= missing else None
+
+
+def covered(found: Candidates, inventory: Inventory, node: str) -> frozenset[DeviceId]:
+    """What a hold on the node covers: the free candidates it needs; all of them where constraints decide which go together."""
+    free = [offer.id for offer in found.on(node) if not inventory.users(offer.id)]
+    return frozenset(free if found.entangled else free[: found.needed])

@@ -230,7 +230,7 @@ class _Checker:
         for index, element in enumerate(node.elements):
             node.elements[index] = element = self.check(element)
             type_ = self.unwrapped(element) if index in node.optional else element.type
-            joined = self.join(element, joined, type_)
+            joined = self.join(joined, type_)
         return list_of(joined or self.types.fresh())
 
     def map_literal(self, node: MapExpr) -> Type:
@@ -238,10 +238,10 @@ class _Checker:
         value_type: Type | None = None
         for entry in node.entries:
             entry.key = self.check(entry.key)
-            key_type = self.join(entry.key, key_type, entry.key.type)
+            key_type = self.join(key_type, entry.key.type)
             entry.value = self.check(entry.value)
             type_ = self.unwrapped(entry.value) if entry.optional else entry.value.type
-            value_type = self.join(entry.value, value_type, type_)
+            value_type = self.join(value_type, type_)
         return map_of(key_type or self.types.fresh(), value_type or self.types.fresh())
 
     def unwrapped(self, node: Expr) -> Type:
@@ -252,12 +252,13 @@ class _Checker:
             self.complain(node, f"expected type '{optional_of(node.type)}' but found '{node.type}'")
         return node.type
 
-    def join(self, node: Expr, previous: Type | None, current: Type) -> Type:
+    def join(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
             return current
         if self.types.try_assign([previous], [current]):
             return most_general(previous, current)
-        return self.complain(node, f"expected type '{previous}' but found '{current}'")
+        # The validators judge literals of mixed types; here they are just untyped.
+        return DYN
 
     # --- folds
 

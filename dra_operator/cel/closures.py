@@ -11,8 +11,8 @@ from typing import Any
 
 from dra_operator.cel import operators
 from dra_operator.cel.errors import CostLimitError, EvaluationError
-from dra_operator.cel.operators import MISSING, ordered, qualify, qualify_optional
-from dra_operator.cel.values import NONE, Optional, equal, no_overload
+from dra_operator.cel.operators import INDEX_KINDS, MISSING, ordered, qualify, qualify_optional
+from dra_operator.cel.values import NONE, Optional, equal, no_overload, type_name
 
 __all__ = [
     "Closure",
@@ -223,9 +223,15 @@ def field(operand: Closure, name: str, optional: bool) -> Closure:
 
 def index(operand: Closure, key: Closure, optional: bool) -> Closure:
     """`operand[key]` or `operand[?key]`."""
-    if optional:
-        return lambda frame: qualify_optional(operand(frame), key(frame))
-    return lambda frame: qualify(operand(frame), key(frame))
+    access = qualify_optional if optional else qualify
+
+    def run(frame: Any) -> Any:
+        value, part = operand(frame), key(frame)
+        if type(part) not in INDEX_KINDS:
+            raise EvaluationError(f"invalid qualifier type: {type_name(part)}")
+        return access(value, part)
+
+    return run
 
 
 def optional_or(left: Closure, right: Closure, unwrap: bool) -> Closure:

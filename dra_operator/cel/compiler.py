@@ -14,11 +14,11 @@ from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Lit
 from dra_operator.cel.closures import Closure, constant
 from dra_operator.cel.costs import LIST_COST, MAP_COST, call_cost
 from dra_operator.cel.declarations import Function, Registry
-from dra_operator.cel.errors import CompileError, EvaluationError
+from dra_operator.cel.errors import CompileError, CostLimitError, EvaluationError
 from dra_operator.cel.library.regex import compiled
-from dra_operator.cel.operators import MISSING, qualify_optional
+from dra_operator.cel.operators import INDEX_KINDS, MISSING, qualify_optional
 from dra_operator.cel.types import Type
-from dra_operator.cel.values import NONE, Optional, map_key, no_overload, shown
+from dra_operator.cel.values import NONE, Optional, map_key, no_overload, shown, type_name
 
 __all__ = ["Program", "compile_tree"]
 
@@ -50,12 +50,13 @@ class _Compiler:
     def __init__(self, functions: Registry, metered: bool) -> None:
         self.functions = functions
         self.metered = metered
+        self.folded = _CONVERSIONS if metered else _CONVERSIONS | _PARSERS
         self.slots = 2
         self.scopes: list[dict[str, Closure]] = []
 
     def compile(self, node: Expr) -> Closure:
         value = self.fold(node)
-        if value is not MISSING and not (self.metered and _charged_constant(node)):
+        if value is not MISSING:
             return constant(value)
         match node:
             case Ident():
@@ -96,7 +97,7 @@ class _Compiler:
                 return MISSING if any(value is MISSING for value in values) else values
             case MapExpr() if not any(entry.optional for entry in node.entries):
                 return self.fold_map(node)
-            case Call(function=function) if function in _CONVERSIONS or function in _PARSERS:
+            case Call(function=function) if function in self.folded:
                 return self.fold_call(node)
         return MISSING
 
@@ -106,10 +107,7 @@ class _Compiler:
             key, value = self.fold(entry.key), self.fold(entry.value)
             if key is MISSING or value is MISSING:
                 return MISSING
-            try:
-                values[map_key(key)] = value
-            except EvaluationError as error:
-                raise CompileError(f"program instantiation failed: {error}") from None
+            values[map_key(key)] = value
         return values
 
     def fold_call(self, node: Call) -> Any:
@@ -167,8 +165,22 @@ class _Compiler:
         operand = self.compile(node.operand)
         if node.test:
             name = node.field
-            return lambda frame: qualify_optional(operand(frame), name) is not NONE
-        return self.charged(closures.field(operand, node.field, node.optional), 1)
+            test: Closure = lambda frame: qualify_optional(operand(frame), name) is not NONE  # noqa: E731
+            return test if _is_attribute(node.operand) else self.charged(test, 1)
+        return self.accessed(node.operand, closures.field(operand, node.field, node.optional))
+
+    def accessed(self, operand: Expr, run: Closure) -> Closure:
+        """Access to a part, charged where there is one; a chain that starts from no name pays for its start as well."""
+        if not self.metered:
+            return run
+        start = 0 if _is_attribute(operand) else 1
+
+        def paying(frame: Any) -> Any:
+            part = run(frame)
+            frame[1].charge(start if part is NONE else start + 1)
+            return part
+
+        return paying
 
     def device_field(self, node: Select) -> Closure:
         name = "allow_multiple_allocations" if node.field == "allowMultipleAllocations" else node.field
@@ -193,7 +205,7 @@ class _Compiler:
         assert function is not None
         args = [node.target, *node.args] if node.target is not None else node.args
         implementation = self.with_pattern(node, args) or _implementation(node, function)
-        return self.apply(node.function, implementation, [self.compile(arg) for arg in args])
+        return self.apply(node, implementation, [self.compile(arg) for arg in args])
 
     def with_pattern(self, node: Call, args: list[Expr]) -> Callable[..., Any] | None:
         """Check a constant regular expression now; `matches` also gets it ready to search with."""
@@ -217,14 +229,21 @@ class _Compiler:
 
         return found
 
-    def apply(self, name: str, run: Callable[..., Any], args: list[Closure]) -> Closure:
+    def apply(self, node: Call, run: Callable[..., Any], args: list[Closure]) -> Closure:
         """A call with its arguments evaluated from left to right."""
         if self.metered:
-            cost = call_cost(name)
+            cost = call_cost(node.function, node.overloads)
 
             def paying(frame: Any) -> Any:
                 values = tuple([arg(frame) for arg in args])
-                result = run(*values)
+                try:
+                    result = run(*values)
+                except CostLimitError:
+                    raise
+                except EvaluationError:
+                    # A call that fails is paid for, too.
+                    frame[1].charge(cost(values, None))
+                    raise
                 frame[1].charge(cost(values, result))
                 return result
 
@@ -244,14 +263,20 @@ class _Compiler:
         return self.charged(closures.not_(self.compile(node.args[0])), 1)
 
     def condition(self, node: Call) -> Closure:
-        return closures.conditional(*map(self.compile, node.args))
+        condition, truthy, falsy = node.args
+        return closures.conditional(self.compile(condition), self.branch(truthy), self.branch(falsy))
+
+    def branch(self, node: Expr) -> Closure:
+        """One side of a conditional, which reads a name or a part without the name being charged."""
+        run = self.compile(node)
+        return self.charged(run, -1) if _is_attribute(node) and self.fold(node) is MISSING else run
 
     def equality(self, node: Call) -> Closure:
         left, right = map(self.compile, node.args)
         negated = node.function == "_!=_"
         if self.metered:
             bare = closures.equality(lambda pair: pair[0], lambda pair: pair[1], negated)
-            return self.apply(node.function, lambda *pair: bare(pair), [left, right])
+            return self.apply(node, lambda *pair: bare(pair), [left, right])
         return closures.equality(left, right, negated, self.fold(node.args[1]))
 
     def comparison(self, node: Call) -> Closure | None:
@@ -268,8 +293,10 @@ class _Compiler:
             return access(*domain, key)
         operand = self.compile(node.args[0])
         if type(key) is str:
-            return self.charged(closures.field(operand, key, optional), 1)
-        return self.charged(closures.index(operand, self.compile(node.args[1]), optional), 1)
+            return self.accessed(node.args[0], closures.field(operand, key, optional))
+        if key is not MISSING and type(key) not in INDEX_KINDS:
+            raise CompileError(f"program instantiation failed: invalid qualifier type: {type_name(key)}")
+        return self.accessed(node.args[0], closures.index(operand, self.compile(node.args[1]), optional))
 
     def membership(self, node: Call) -> Closure | None:
         item, container = self.fold(node.args[0]), self.fold(node.args[1])
@@ -366,8 +393,11 @@ def _read(slot: int) -> Closure:
     return lambda frame: frame[slot]
 
 
-def _charged_constant(node: Expr) -> bool:
-    return isinstance(node, Call) and node.function in _PARSERS
+def _is_attribute(node: Expr) -> bool:
+    """Whether cel-go reads a node as a name with parts, in one step."""
+    if isinstance(node, Call):
+        return node.function in ("_[_]", "_[?_]", "_?_:_")
+    return isinstance(node, Ident | Select)
 
 
 def _implementation(node: Call, function: Function) -> Callable[..., Any]:

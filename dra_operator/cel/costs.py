@@ -10,8 +10,11 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
+from dra_operator.api.quantity import Quantity
+from dra_operator.api.semver import Semver
 from dra_operator.cel.library.formats import NamedFormat
 from dra_operator.cel.library.network import Cidr, Ip
+from dra_operator.cel.library.urls import Url
 from dra_operator.cel.operators import too_large
 from dra_operator.cel.values import DeviceMap, Optional
 
@@ -19,6 +22,7 @@ __all__ = ["LIST_COST", "MAP_COST", "Meter", "call_cost"]
 
 LIST_COST, MAP_COST = 10, 30
 _TEXT = 0.1
+_SORTED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _REGEX = 0.25
 
 
@@ -103,6 +107,7 @@ def _validate(args: tuple[Any, ...], _: Any) -> int:
 
 _FIRST: Coster = lambda args, result: _text(size(args[0]))  # noqa: E731
 _TWICE: Coster = lambda args, result: _text(2 * size(args[0]))  # noqa: E731
+_SHORTER: Coster = lambda args, result: _text(min(size(args[0]), size(args[1])))  # noqa: E731
 _LIST_RESULT: Coster = lambda args, result: _allocating(1, size(result))  # noqa: E731
 
 _BY_FUNCTION: dict[str, Coster] = {
@@ -119,31 +124,36 @@ _BY_FUNCTION: dict[str, Coster] = {
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
     "validate": _validate,
-    "slice": _LIST_RESULT,
-    "lists.range": _LIST_RESULT,
-    "flatten": lambda args, result: _allocating(abs(args[1]) if len(args) == 2 else 1, size(args[0])),
-    "distinct": lambda args, result: _self_compared(args[0]),
-    "sort": lambda args, result: _self_compared(args[0]),
-    "@sortByAssociatedKeys": lambda args, result: _self_compared(args[1]),
-    "reverse": _LIST_RESULT,
-    "sets.contains": _sets(1),
-    "sets.intersects": _sets(1),
-    "sets.equivalent": _sets(2),
-    **dict.fromkeys(("startsWith", "endsWith"), lambda args, result: _text(size(args[1]))),
-    **dict.fromkeys(("strings.quote", "format"), _FIRST),
-    "matches": lambda args, result: _regex(args),
-    "contains": lambda args, result: _text(size(args[0])) * _text(size(args[1])),
-    **dict.fromkeys(
-        ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"),
-        lambda args, result: _text(min(size(args[0]), size(args[1]))),
-    ),
-    "@in": lambda args, result: size(args[1]) if type(args[1]) is tuple else 1,
-    "_+_": lambda args, result: _text(size(args[0]) + size(args[1])) if type(args[0]) in (str, bytes) else 1,
-    "string": lambda args, result: _text(size(args[0])) if type(args[0]) is bytes else 1,
-    "bytes": lambda args, result: _text(size(args[0])) if type(args[0]) is str else 1,
 }
+# What cel-go costs by overload: only where types leave no choice of it.
+_BY_OVERLOAD: dict[str, Coster] = {
+    **dict.fromkeys(("list_slice", "lists_range", "list_reverse"), _LIST_RESULT),
+    "list_flatten": lambda args, result: _allocating(1, size(args[0])),
+    "list_flatten_int": lambda args, result: _allocating(args[1] if args[1] >= 0 else 1, size(args[0])),
+    "list_distinct": lambda args, result: _self_compared(args[0]),
+    **{f"list_{kind}_sort": lambda args, result: _self_compared(args[0]) for kind in _SORTED},
+    **{f"list_{kind}_sortByAssociatedKeys": lambda args, result: _self_compared(args[1]) for kind in _SORTED},
+    **dict.fromkeys(("list_sets_contains_list", "list_sets_intersects_list"), _sets(1)),
+    "list_sets_equivalent_list": _sets(2),
+    **dict.fromkeys(("starts_with_string", "ends_with_string"), lambda args, result: _text(size(args[1]))),
+    **dict.fromkeys(("string_to_bytes", "bytes_to_string", "strings_quote", "string_format"), _FIRST),
+    **dict.fromkeys(("matches", "matches_string"), lambda args, result: _regex(args)),
+    "contains_string": lambda args, result: _text(size(args[0])) * _text(size(args[1])),
+    **dict.fromkeys(("equals", "not_equals"), _SHORTER),
+    **{
+        f"{verb}_{kind}": _SHORTER
+        for verb in ("less", "less_equals", "greater", "greater_equals")
+        for kind in ("string", "bytes")
+    },
+    "in_list": lambda args, result: size(args[1]),
+    **dict.fromkeys(("add_string", "add_bytes"), lambda args, result: _text(size(args[0]) + size(args[1]))),
+}
+_OPAQUE = (Quantity, Semver, Ip, Cidr, Url, NamedFormat)
 
 
-def call_cost(function: str) -> Coster:
-    """How to cost a call of a function: from its arguments (the target first) and its result."""
-    return _BY_FUNCTION.get(function, lambda args, result: 1)
+def call_cost(function: str, overloads: tuple[str, ...]) -> Coster:
+    """How to cost a call: from its arguments (the target first) and its result."""
+    if function == "_==_":
+        return lambda args, result: 1 if isinstance(args[0], _OPAQUE) else _SHORTER(args, result)
+    by_overload = _BY_OVERLOAD.get(overloads[0]) if len(overloads) == 1 else None
+    return by_overload or _BY_FUNCTION.get(function) or (lambda args, result: 1)

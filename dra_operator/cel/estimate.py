@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select
 from dra_operator.cel.costs import LIST_COST, MAP_COST
 from dra_operator.cel.estimate_calls import EntrySize, Size, Sized, add, call_estimate, scaled, union
-from dra_operator.cel.values import Uint
+from dra_operator.cel.values import TypeValue, Uint
 
 __all__ = ["estimate"]
 
@@ -37,7 +37,7 @@ def estimate(root: Expr) -> int:
 
 # (size, then where a step leads) for each part of the device; "*" is any name.
 _PARTS: dict[str, tuple[Size | None, dict[str, str]]] = {
-    "device": (None, {name: name for name in ("driver", "allowMultipleAllocations", "attributes", "capacity")}),
+    "device": ((0, 0), {name: name for name in ("driver", "allowMultipleAllocations", "attributes", "capacity")}),
     "driver": ((0, _DRIVER), {}),
     "allowMultipleAllocations": ((0, 1), {}),
     "attributes": ((0, _ENTRIES), {"@items": "domain", "@values": "domain", "@keys": "domain name"}),
@@ -84,6 +84,9 @@ class _Estimator:
                 return self.map_literal(node)
             case Comprehension():
                 return self.bind(node) if node.kind == "bind" else self.fold(node)
+            case Literal(value=TypeValue()):
+                # The name of a type is a name.
+                return _ONE
         return _ZERO
 
     # --- paths and sizes

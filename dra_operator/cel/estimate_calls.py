@@ -181,7 +181,10 @@ def _replace(overload: str, target: Sized | None, args: list[Sized]) -> CallEsti
 def _split(overload: str, target: Sized | None, args: list[Sized]) -> CallEstimate | None:
     if target is None:
         return None
-    parts = args[1].whole(target.bounds[1]) if len(args) > 1 else target.bounds[1]
+    parts = target.bounds[1]
+    if len(args) > 1 and isinstance(args[1].node, Literal) and type(args[1].node.value) is int:
+        # A negative limit, which means none, is taken for a huge one.
+        parts = args[1].node.value % 2**64
     return CallEstimate(_by(target.bounds, 2 * _TEXT), (0, parts))
 
 

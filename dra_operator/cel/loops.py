@@ -50,8 +50,9 @@ def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
 _ROUND = {"all": 3, "exists": 4, "existsOne": 0, "map": 12, "filter": 0, "transformList": 12}
 _ROUND |= {"transformMap": 3, "transformMapEntry": 2}
 _END = {"existsOne": 2}
-_KEPT = {"filter": 13, "existsOne": 2}
-_LEFT_OUT = 1
+_KEPT = {"filter": 12, "existsOne": 2}
+# The conditional reads the accumulator without the name being charged.
+_LEFT_OUT = 0
 
 
 def loop(macro: Loop) -> Closure:

@@ -222,7 +222,6 @@ _MACROS: dict[tuple[str, int, bool], Builder] = {
     ("all", 2, True): _quantifier("all", 1),
     ("exists", 2, True): _quantifier("exists", 1),
     ("exists_one", 2, True): _quantifier("existsOne", 1),
-    ("existsOne", 2, True): _quantifier("existsOne", 1),
     ("map", 2, True): _map("map", 1, False),
     ("map", 3, True): _map("map", 1, True),
     ("filter", 2, True): _filter,

@@ -47,6 +47,8 @@ MISSING: Final = object()
 # Bounds of what one value may grow to. No evaluation within the cost limit traverses more.
 MAX_ELEMENTS = 1_000_000
 MAX_TEXT = 16 * 1024 * 1024
+# The kinds of value that `[]` takes.
+INDEX_KINDS: Final = (str, int, Uint, bool, float)
 _MIN_SECOND, _MAX_SECOND = -62135596800, 253402300799
 
 

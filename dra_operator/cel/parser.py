@@ -194,8 +194,8 @@ class _Parser:
             return self.member()
         count = 0
         while self.token.kind == token.kind:
-            if token.kind == "-" and self.tokens[self.index + 1].kind in ("int", "float"):
-                break  # a sign is part of the number
+            if token.kind == "-" and not count and self.tokens[self.index + 1].kind in ("int", "float"):
+                break  # a single sign is part of the number
             self.advance()
             count += 1
         operand = self.member()

@@ -94,10 +94,7 @@ def _as_bool(value: Any) -> bool:
         value = value.value
     if value is True or value is False:
         return bool(value)
-    raise EvaluationError(
-        f"CEL result of type {kind_of(value)} could not be converted to bool: "
-        f"unsupported type conversion from '{kind_of(value)}' to bool"
-    )
+    raise EvaluationError(f"CEL result of type {kind_of(value)} could not be converted to bool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +203,8 @@ def _attribute(value: Any) -> AttributeValue:
             if type(item) not in kinds:
                 raise EvaluationError(f"unsupported list element type: {kind_of(item)}")
             if type(item) is not type(value[0]):
-                wanted = kind_of(value[0])
-                raise EvaluationError(f"expected list element at index {index} to be {wanted}, got {kind_of(item)}")
+                wanted, found = (kind_of(each).removeprefix("kubernetes.").lower() for each in (value[0], item))
+                raise EvaluationError(f"expected list element at index {index} to be {wanted}, got {found}")
         return value
     raise EvaluationError(f"unsupported CEL return type: {kind_of(value)}")
 
@@ -226,7 +223,7 @@ def compile_selector(
     scope = environment(features, env)
     root = _checked(expression, scope)
     if root.type not in (BOOL, scope.attribute):
-        raise CompileError(f"must evaluate to bool or the unknown type, not {root.type}")
+        raise CompileError(f"must evaluate to bool or the unknown type, not {root.type.declared}")
     return _guarded(lambda: Selector(expression, root, scope, cost_limit))
 
 
@@ -248,7 +245,7 @@ def compile_derived(
     if not _is_attribute_type(root.type, with_lists):
         lists = " or a list of these scalars" if with_lists else ""
         raise CompileError(
-            f"must evaluate to a primitive scalar (string, integer, boolean, semver){lists}, not {root.type}"
+            f"must evaluate to a primitive scalar (string, integer, boolean, semver){lists}, not {root.type.declared}"
         )
     return _guarded(lambda: DerivedAttribute(expression, root, scope))
 

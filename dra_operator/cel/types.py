@@ -56,6 +56,13 @@ class Type:
         return f"{self.name}({', '.join(map(str, self.params))})"
 
     @property
+    def declared(self) -> str:
+        """The type by its full name, as the API server reports what an expression evaluates to."""
+        if not self.params:
+            return self.name
+        return f"{self.name}({', '.join(part.declared for part in self.params)})"
+
+    @property
     def is_dyn(self) -> bool:
         """Whether anything may stand here, checked only at run time."""
         return self.kind in ("dyn", "any")
@@ -74,7 +81,8 @@ class Type:
 
 BOOL, BYTES, DOUBLE = Type("bool", "bool"), Type("bytes", "bytes"), Type("double", "double")
 INT, STRING, UINT = Type("int", "int"), Type("string", "string"), Type("uint", "uint")
-DYN, ANY, ERROR, NULL = Type("dyn", "dyn"), Type("any", "any"), Type("error", "!error!"), Type("null", "null_type")
+DYN, ANY = Type("dyn", "dyn"), Type("any", "google.protobuf.Any")
+ERROR, NULL = Type("error", "!error!"), Type("null", "null_type")
 DURATION = Type("duration", "google.protobuf.Duration")
 TIMESTAMP = Type("timestamp", "google.protobuf.Timestamp")
 TYPE = Type("type", "type")

@@ -112,6 +112,15 @@ class BoolKey:
         self.value = value
 
 
+class IdentityKey:
+    """A value as a map key that nothing else is equal to, as Go has it for lists, maps and optionals."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 _TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
 
 
@@ -207,20 +216,20 @@ def shown(value: Any) -> str:
 
 
 def map_key(value: Any) -> Any:
-    """A CEL value as a key that Python tells apart. Raises EvaluationError for what cannot be a key."""
+    """A CEL value as a key that Python tells apart."""
     kind = type(value)
     if kind is str or kind is int or kind is Uint:
         return value
     if kind is bool:
         return _TRUE_KEY if value else _FALSE_KEY
     if kind in (tuple, dict, DeviceMap, Optional):
-        raise EvaluationError(f"unsupported map key type: {kind_of(value)}")
+        return IdentityKey(value)
     return value
 
 
 def original_key(key: Any) -> Any:
     """The CEL value behind a key of a map."""
-    return key.value if type(key) is BoolKey else key
+    return key.value if type(key) is BoolKey or type(key) is IdentityKey else key
 
 
 _MISSING: Final = object()

@@ -29,6 +29,8 @@ from dra_operator.cel.values import (
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _HEX_DOUBLE = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
+# Underscores between digits, as Go writes large numbers.
+_GROUPING = re.compile(r"(?<=[0-9])_(?=[0-9])", re.ASCII)
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.ASCII | re.IGNORECASE)
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 # Enough digits for any double; longer texts are not numbers anyone writes, and int() refuses them slowly.
@@ -113,6 +115,7 @@ def text_to_uint(text: str) -> Uint:
 def text_to_double(text: str) -> float:
     """A double as Go reads it: decimal, hexadecimal with exponent, inf, infinity, nan."""
     if len(text) <= _LONGEST_NUMBER:
+        text = _GROUPING.sub("", text)
         if _SPECIAL.fullmatch(text):
             return float(text)
         value = math.inf

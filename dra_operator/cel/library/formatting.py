@@ -167,12 +167,14 @@ def grouped(value: float, precision: int, *, grouping: bool = True) -> str:
 
 
 def _scientific(value: Any, precision: int | None) -> str:
+    # cel-go hands the precision on as a width; the digits are always six.
+    width = 6 if precision is None else precision
     number = _double(value, "scientific")
     if not math.isfinite(number):
-        return grouped(number, 0)
-    mantissa, _, power = f"{number:.{6 if precision is None else precision}e}".partition("e")
+        return grouped(number, 0).rjust(width)
+    mantissa, _, power = f"{number:.6e}".partition("e")
     exponent = f"{int(power):03d}" if int(power) < 0 else f"{int(power):02d}"
-    return f"{mantissa}\u202f×\u202f10{exponent.translate(_SUPERSCRIPT)}"
+    return f"{mantissa}×10{exponent.translate(_SUPERSCRIPT)}".rjust(width)
 
 
 def _binary(value: Any, _: int | None) -> str:

@@ -1,0 +1,1 @@
+"""What in manifests will not work, and why, before it is applied."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dra_operator.api.core import Node, Pod
+from dra_operator.api.meta import Key
 from dra_operator.cluster.memory.actors.node_fit import NodeUse, lacks, refuses
 from dra_operator.cluster.memory.actors.objects import claim_names, deleting, key, node_of, terminal
 from dra_operator.cluster.memory.admission import GATE, allocation
@@ -12,7 +13,6 @@ from dra_operator.cluster.memory.first_fit import InTreeAllocator
 from dra_operator.cluster.memory.invariants import Violation
 from dra_operator.cluster.memory.world import World
 from dra_operator.cluster.rest import NODES, PODS, RESOURCE_CLAIMS
-from dra_operator.api.meta import Key
 
 
 def forgotten(world: World) -> list[Violation]:

@@ -6,7 +6,6 @@ lock, store. Kinds' own rules are in `kinds`; eviction and binding in their modu
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,19 +13,18 @@ from typing import Any
 from dra_operator.api.meta import Key, format_time
 from dra_operator.cluster import rest
 from dra_operator.cluster.memory import admission, defaults, deletion, patches, refusals
+from dra_operator.cluster.memory.endpoints import keep_fixed
 from dra_operator.cluster.memory.identity import ADMIN, User
 from dra_operator.cluster.memory.kinds import RULES, Rules, content
 from dra_operator.cluster.memory.pod_subresources import bind, evict
 from dra_operator.cluster.memory.refusals import Refused
+from dra_operator.cluster.memory.registrar import Registrar
 from dra_operator.cluster.memory.routes import Route, field_selector, label_selector, route
 from dra_operator.cluster.memory.store import Change, Store, version_of
 from dra_operator.cluster.memory.validation import metadata
 from dra_operator.cluster.memory.values import Object, clone, without_empties, without_nulls
 from dra_operator.cluster.rest import PODS, Request, Resource, Response
 
-#: Letters of generated names: without vowels and look-alikes, as in apimachinery.
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_GENERATED_BASE = 58
 _DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -56,9 +54,7 @@ class MemoryServer:
         self.policies = policies or admission.Policies()
         self.store = Store()
         self.audits: list[Callable[[Served], None]] = []
-        self._random = random.Random(seed)
-        self._uids = 0
-        self._issued: set[str] = set()
+        self._registrar = Registrar(clock, seed)
         for name in _DEFAULT_NAMESPACES:
             self._seed(rest.NAMESPACES, {"metadata": {"name": name}})
         for name, value in admission.SYSTEM_PRIORITIES:
@@ -108,7 +104,7 @@ class MemoryServer:
                 self._ensure_namespace(meta["namespace"])
             if resource is rest.NODES and not exempt:
                 defaults.node(item)
-            self._identify(item, resource, rules)
+            self._registrar.identify(item, resource, rules)
             rules.default(item)
             if not exempt:
                 self._admit_new(resource, item, meta.get("namespace") or "", ADMIN)
@@ -190,7 +186,7 @@ class MemoryServer:
         if resource.namespaced:
             item["metadata"].setdefault("namespace", found.namespace)
             self._check_namespace(found, item)
-        self._identify(item, resource, rules, fresh=True)
+        self._registrar.identify(item, resource, rules, fresh=True)
         if rules.status and not rules.status_on_create:
             item.pop("status", None)
         rules.default(item)
@@ -229,42 +225,6 @@ class MemoryServer:
             classes = {entry["metadata"]["name"]: entry for entry in self.store.all(rest.PRIORITY_CLASSES)}
             admission.set_priority(item, classes)
         self.policies.mutate(resource, item, self.store.get(rest.NAMESPACES, Key("", namespace)), user)
-
-    def _identify(self, item: Object, resource: Resource, rules: Rules, *, fresh: bool = False) -> None:
-        """Name, uid, creation time and generation; what the object brings is kept unless it is `fresh`."""
-        meta = item["metadata"]
-        if fresh:
-            for field in (
-                "uid",
-                "creationTimestamp",
-                "deletionTimestamp",
-                "deletionGracePeriodSeconds",
-                "resourceVersion",
-            ):
-                meta.pop(field, None)
-        if not meta.get("name") and meta.get("generateName"):
-            suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
-            meta["name"] = meta["generateName"][:_GENERATED_BASE] + suffix
-        if not meta.get("uid"):
-            meta["uid"] = self._uid(meta)
-        meta.setdefault("creationTimestamp", format_time(self.clock()))
-        if rules.generation and (fresh or "generation" not in meta):
-            meta["generation"] = 1
-        item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-
-    def _uid(self, meta: Object) -> str:
-        """A uid that sorts by the age of the object's first owner, then by its own.
-
-        A tie-break by uid then gives the order in which things were written, which creation times of whole seconds cannot:
-        the pods of a Deployment come where the Deployment was applied.
-        """
-        self._uids += 1
-        owner = next((entry["uid"] for entry in meta.get("ownerReferences") or () if entry.get("controller")), None)
-        family = owner[:8] if owner in self._issued else f"{self._uids:08x}"
-        own, noise = f"{self._uids:07x}", f"{self._random.getrandbits(60):015x}"
-        uid = f"{family}-{own[:4]}-4{own[4:]}-a{noise[:3]}-{noise[3:]}"
-        self._issued.add(uid)
-        return uid
 
     def _typed(self, resource: Resource, body: Any) -> Object:
         """The body as the kind's decoder leaves it: a copy, without what means "not set"."""
@@ -327,13 +287,7 @@ class MemoryServer:
         """Store `item` over `old` with the semantics of the main endpoint or of /status."""
         resource, rules = found.resource, RULES[found.resource]
         self._check_identity(found, old, item, rules, patched=request.method == "PATCH")
-        item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-        _keep_system_fields(item, old)
-        if found.subresource == "status":
-            _keep_for_status(resource, item, old)
-            rules.prepare_status(item, old)
-        elif rules.status:
-            _keep(item, old, "status")
+        keep_fixed(resource, rules, item, old, found.subresource)
         if not found.subresource:
             rules.default(item)
         if rules.generation and content(item, rules) != content(old, rules):
@@ -445,44 +399,3 @@ def _key(found: Route) -> Key:
 
 def _dry(request: Request) -> bool:
     return request.query.get("dryRun") == "All"
-
-
-def _keep(item: Object, old: Object, field: str) -> None:
-    if field in old:
-        item[field] = old[field]
-    else:
-        item.pop(field, None)
-
-
-def _keep_system_fields(item: Object, old: Object) -> None:
-    meta, before = item["metadata"], old["metadata"]
-    for field in (
-        "name",
-        "namespace",
-        "generateName",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "resourceVersion",
-    ):
-        _keep(meta, before, field)
-
-
-def _keep_for_status(resource: Resource, item: Object, old: Object) -> None:
-    """/status takes the status, and of the metadata nothing; of pods and nodes it takes labels and annotations as well."""
-    status = item.get("status")
-    meta = item["metadata"]
-    if resource in (PODS, rest.NODES):
-        _keep(meta, old["metadata"], "ownerReferences")
-    else:
-        for field in ("labels", "annotations", "finalizers", "ownerReferences"):
-            _keep(meta, old["metadata"], field)
-    item.clear()
-    item.update({field: value for field, value in old.items() if field not in ("metadata", "status")})
-    item["metadata"] = meta
-    if status is not None:
-        item["status"] = status
-    elif "status" in old:
-        item["status"] = {}

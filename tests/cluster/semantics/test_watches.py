@@ -27,8 +27,8 @@ def test_changes_come_in_the_order_of_their_versions(place: Place) -> None:
     assert status("a", lambda found: found.pop("allocation"))(place).ok
     assert patch("ResourceClaim", "b", {"metadata": {"finalizers": None}}, by="kcm")(place).ok
     assert delete("ResourceClaim", "b")(place).ok
-    events = watch(place, since, lambda events: any(type == "DELETED" for type, _ in events))
-    told = [(type, item["metadata"]["name"], "allocation" in item.get("status", {})) for type, item in events]
+    events = watch(place, since, lambda events: any(kind == "DELETED" for kind, _ in events))
+    told = [(kind, item["metadata"]["name"], "allocation" in item.get("status", {})) for kind, item in events]
     assert told == [
         ("ADDED", "a", False),
         ("ADDED", "b", False),
@@ -45,8 +45,8 @@ def test_a_deletion_has_a_version_of_its_own(place: Place) -> None:
     stripped = patch("ResourceClaim", "a", {"metadata": {"finalizers": None}}, by="kcm")(place).body
     assert delete("ResourceClaim", "a")(place).ok
     since = created["metadata"]["resourceVersion"]
-    events = watch(place, since, lambda events: any(type == "DELETED" for type, _ in events))
-    assert [type for type, _ in events] == ["MODIFIED", "DELETED"]
+    events = watch(place, since, lambda events: any(kind == "DELETED" for kind, _ in events))
+    assert [kind for kind, _ in events] == ["MODIFIED", "DELETED"]
     assert versions(events)[-1] > int(stripped["metadata"]["resourceVersion"])
 
 
@@ -57,7 +57,7 @@ def test_a_watch_from_a_list_misses_and_repeats_nothing(place: Place) -> None:
     assert listed["kind"] == "ResourceClaimList"
     place.create(claim("b"))
     events = watch(place, listed["metadata"]["resourceVersion"], lambda events: len(events) >= 1)
-    assert [(type, item["metadata"]["name"]) for type, item in events] == [("ADDED", "b")]
+    assert [(kind, item["metadata"]["name"]) for kind, item in events] == [("ADDED", "b")]
 
 
 def test_a_version_from_the_future_or_the_distant_past(place: Place) -> None:

@@ -173,7 +173,7 @@ def install(plane: ControlPlane) -> RealWorld:
     """The CRDs and the policies of the manifests on a fresh control plane; ready when the policies act."""
     for folder in ("crds", "manifests/base"):
         for file in sorted((ROOT / folder).glob("*.yaml")):
-            if folder == "crds" and file.name != "kustomization.yaml" or file.name.startswith("admission"):
+            if (folder == "crds" and file.name != "kustomization.yaml") or file.name.startswith("admission"):
                 plane.kubectl("apply", "--server-side", "-f", str(file))
     world = RealWorld(plane)
     world.eventually(lambda: _policies_act(world), 60.0)

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import orjson
 import yaml  # type: ignore[import-untyped]
 
 from dra_operator.cli.documents import BadDocument, Document, read_documents
@@ -30,7 +31,7 @@ class DocumentText:
 
     def __init__(self, file: str, text: str, line: int, *, json_only: bool) -> None:
         self.file, self.text, self.line = file, text, line
-        #: JSON by the file's name, or several values in one text.
+        #: By the file's name.
         self.json_only = json_only
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
@@ -40,6 +41,18 @@ class DocumentText:
                 self.problems.append(Problem(source, document.message))
             else:
                 self.documents.append(document)
+
+    @cached_property
+    def is_json(self) -> bool:
+        """Whether the text is JSON, which YAML can read but would write in another way."""
+        body = self.text.removeprefix("---").lstrip()
+        if not body.startswith(("{", "[")):
+            return False
+        try:
+            orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return self.json_only
+        return True
 
     @cached_property
     def root(self) -> yaml.Node | None:

@@ -12,7 +12,7 @@ from typing import Any
 from dra_operator.convert.plan import Notes
 from dra_operator.convert.podspecs import owner_name, pod_specs
 from dra_operator.convert.remarks import FieldPath
-from dra_operator.convert.values import Object, dig, replaced
+from dra_operator.convert.values import Object, dig, replaced, with_field
 
 #: Does nothing, for ever.
 PLACEHOLDER = "registry.k8s.io/pause:3.10"
@@ -38,7 +38,7 @@ def _selector(value: Object, notes: Notes) -> Object:
         value = replaced(value, ("spec", "template"), template)
     shown = ", ".join(f"{name}={item}" for name, item in labels.items())
     notes.assume(("spec",), f"pods are selected by their labels ({shown}), as no selector is given")
-    return _with(value, ("spec",), _before(value["spec"], "template", "selector", {"matchLabels": dict(labels)}))
+    return _with(value, ("spec",), with_field(value["spec"], "selector", {"matchLabels": dict(labels)}, "template"))
 
 
 def _spec(value: Object, spec: Object, path: FieldPath, notes: Notes) -> Object:
@@ -63,15 +63,6 @@ def _spec(value: Object, spec: Object, path: FieldPath, notes: Notes) -> Object:
 
 def _with(value: Object, path: FieldPath, new: Any) -> Object:
     result: Object = replaced(value, path, new)
-    return result
-
-
-def _before(value: Object, mark: str, name: str, item: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, old in value.items():
-        if key == mark:
-            result[name] = item
-        result[key] = old
     return result
 
 

@@ -85,7 +85,7 @@ class Conversion:
                     plan.classes_for[str(resource)] = name
         survey_selectors(value, plan)
 
-    def keys(self) -> Iterator[str]:
+    def readings(self) -> Iterator[str]:
         """What the text attributes of the input were taken for, in words."""
         return observe_types(self._plan.dictionary)
 

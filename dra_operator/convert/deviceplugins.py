@@ -17,7 +17,7 @@ from dra_operator.convert.names import is_label, label
 from dra_operator.convert.plan import Notes, Plan
 from dra_operator.convert.podspecs import pod_specs, template, template_name
 from dra_operator.convert.remarks import FieldPath, Untranslatable
-from dra_operator.convert.values import Object, changed, dig, items, mapping, replaced
+from dra_operator.convert.values import Object, changed, dig, items, mapping, replaced, with_field
 
 #: The most devices one claim can have.
 MAX_DEVICES = 32
@@ -143,7 +143,8 @@ def _pod(
     name = template_name(value, path, claim, plan)
     made.append(template(value, name, {"devices": {"requests": requests}}))
     entry = {"name": claim, "resourceClaimTemplateName": name}
-    spec = {**spec, "resourceClaims": [*items(spec.get("resourceClaims"), (*path, "resourceClaims")), entry]}
+    entries = [*items(spec.get("resourceClaims"), (*path, "resourceClaims")), entry]
+    spec = {**spec, "resourceClaims": entries} if "resourceClaims" in spec else with_field(spec, "resourceClaims", entries, "containers")
     return _with_claims(spec, claim, names, single=len(requests) == 1)
 
 

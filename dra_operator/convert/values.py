@@ -25,6 +25,16 @@ def changed(value: Object, **fields: Any) -> dict[str, Any]:
     return {name: item for name, item in merged.items() if not (name in fields and item is None)}
 
 
+def with_field(value: Object, name: str, item: Any, before: str) -> dict[str, Any]:
+    """A copy with a new field, put before another one."""
+    result: dict[str, Any] = {}
+    for key, old in value.items():
+        if key == before:
+            result[name] = item
+        result[key] = old
+    return {**result, name: item}
+
+
 def replaced(value: Any, path: FieldPath, new: Any) -> Any:
     """A copy in which the field at `path` is `new`; the containers on the way are copied, nothing else."""
     if not path:

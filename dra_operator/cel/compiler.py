@@ -120,7 +120,7 @@ class _Compiler:
         try:
             return _implementation(node, function)(*values)
         except EvaluationError as error:
-            if node.function in _CONVERSIONS and len(values) == 1:
+            if len(values) == 1 and _is_constant(node):
                 raise CompileError(f"program instantiation failed: {error}") from None
             return MISSING
 
@@ -391,6 +391,16 @@ class _Compiler:
 
 def _read(slot: int) -> Closure:
     return lambda frame: frame[slot]
+
+
+def _is_constant(node: Expr) -> bool:
+    """Whether cel-go knows the value of a node when it builds the program."""
+    if isinstance(node, Call):
+        conversion = node.function in _CONVERSIONS and node.target is None and len(node.args) == 1
+        return conversion and _is_constant(node.args[0])
+    return isinstance(node, Literal) or (
+        isinstance(node, ListExpr | MapExpr) and all(map(_is_constant, node.children()))
+    )
 
 
 def _is_attribute(node: Expr) -> bool:

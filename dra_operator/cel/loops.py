@@ -6,7 +6,7 @@ element that decides; collecting macros keep going after a failed condition, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dra_operator.cel.closures import Closure
@@ -28,7 +28,7 @@ class Loop(NamedTuple):
     filter: Closure | None
 
 
-def _singles(value: Any) -> Iterable[Any]:
+def _singles(value: Any) -> Sequence[Any]:
     kind = type(value)
     if kind is tuple:
         return value  # type: ignore[no-any-return]
@@ -37,10 +37,10 @@ def _singles(value: Any) -> Iterable[Any]:
     raise EvaluationError(f"got '{type_name(value)}', expected iterable type")
 
 
-def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+def _pairs(value: Any) -> Sequence[tuple[Any, Any]]:
     kind = type(value)
     if kind is tuple:
-        return enumerate(value)
+        return list(enumerate(value))
     if kind is dict or kind is DeviceMap:
         return [(original_key(key), entry) for key, entry in value.items()]
     raise EvaluationError(f"unsupported comprehension range type: {type_name(value)}")
@@ -59,24 +59,27 @@ def loop(macro: Loop) -> Closure:
     """The closure of a macro."""
     step = _STEPS[macro.kind]
     rounds, end = _ROUND[macro.kind], _END.get(macro.kind, 1)
+    # With a filter, what an element costs depends on whether it passes.
+    always = rounds if macro.filter is None else 0
+    slot, slot2 = macro.slot, macro.slot2
 
     def run(frame: Any) -> Any:
         values = macro.range(frame)
         state = step(macro)
         meter = frame[1]
-        if macro.slot2 is None:
-            for item in _singles(values):
-                frame[macro.slot] = item
-                if meter is not None:
-                    meter.charge(rounds if macro.filter is None else 0)
-                if state.take(frame):
-                    break
-        else:
-            for frame[macro.slot], frame[macro.slot2] in _pairs(values):
-                if meter is not None:
-                    meter.charge(rounds if macro.filter is None else 0)
-                if state.take(frame):
-                    break
+        items = _singles(values) if slot2 is None else _pairs(values)
+        for number, item in enumerate(items, 1):
+            if slot2 is None:
+                frame[slot] = item
+            else:
+                frame[slot], frame[slot2] = item
+            if meter is not None:
+                meter.charge(always)
+            if state.take(frame):
+                if meter is not None and number < len(items):
+                    # The condition is looked at once more before the fold stops.
+                    meter.charge(rounds - 1)
+                break
         if meter is not None:
             meter.charge(end)
         return state.result()

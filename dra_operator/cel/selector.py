@@ -43,9 +43,9 @@ __all__ = [
 # Limits of the API: CELSelectorExpressionMaxCost and CELSelectorExpressionMaxLength.
 COST_LIMIT = 1_000_000
 MAX_BYTES = 10 * 1024
-# An expression of the largest allowed depth takes a few frames a level in every pass; Python's default limit of 1,000
-# stops short of it. Only pure Python calls nest, which take no C stack.
-_RECURSION_LIMIT = 10_000
+# An expression of the largest allowed depth takes a few frames a level in every pass, and Python's default limit of 1,000
+# stops short of it. Only pure Python calls nest here, which take no C stack.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
 _DEFAULT_FEATURES = CelFeatures()
 _Built = TypeVar("_Built")
 
@@ -261,8 +261,6 @@ def _checked(expression: str, scope: Environment) -> Expr:
     size = len(expression.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise CompileError(f"the expression is {size} bytes long; at most {MAX_BYTES} are allowed")
-    if sys.getrecursionlimit() < _RECURSION_LIMIT:
-        sys.setrecursionlimit(_RECURSION_LIMIT)
 
     def tree() -> Expr:
         root, issues = check(parse(expression), scope)

@@ -199,12 +199,9 @@ class Search:
         bits = []
         for bit in _bits(wanted):
             mask = 1 << bit
-            if column.lacking & mask:
-                self._exclude(way, bit)
+            if not (column.usable | column.lacking) & mask or not self._may_take(way, mask, position):
                 return None
-            if not column.usable & mask or not self._may_take(way, mask, position):
-                return None
-            after = self._apply(way, bit, position)
+            after = self._apply(way, bit, position) if column.usable & mask else None
             if after is None:
                 if self._excluded_by_rule(way, bit, position):
                     self._exclude(way, bit)
@@ -415,7 +412,15 @@ class Search:
     # -- errors and memory -----------------------------------------------------------------------------------------
 
     def _excluded_by_rule(self, way: Way, bit: int, position: Position) -> bool:
-        return bool(way.constraints) and self._bind(way, bit, position.bound) is None
+        """Is it a constraint that keeps a device out, and not the counters, which come first?"""
+        if not way.constraints:
+            return False
+        charged = not way.admin and not position.running >> bit & 1
+        if charged and position.counters and self._drain(bit, position.counters, position.groups) is None:
+            return False
+        if self.columns[way.index].lacking >> bit & 1:
+            return True
+        return self._bind(way, bit, position.bound) is None
 
     def _exclude(self, way: Way, bit: int) -> None:
         if self.excluded is None:

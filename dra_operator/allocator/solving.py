@@ -291,28 +291,28 @@ class _Solver:
     def _unusable_pools(self) -> Failed | None:
         """In-tree, pools that cannot be used make an error where nothing else could be."""
         names = self.problem.nodes if self.problem.nodes is not None else self.inventory.node_names
-        asks_all = any(way.all for way in self.known.plan.ways)
+        asking = next((way for way in self.known.plan.ways if way.all), None)
         for name in names:
             record = self.inventory.nodes.get(name)
             if record is None or record.view is None:
                 continue
             for section in record.sections:
                 content = section.pool.content
+                if asking is not None and not content.usable:
+                    claim = str(self.problem.claims[asking.claim].key)
+                    state = "being updated" if content.invalid is None else "invalid"
+                    return Failed(
+                        "pool",
+                        f"claim {claim}, request {asking.name}: asks for all devices, but resource pool {section.pool.id} "
+                        f"is currently {state} ({content.invalid or content.incomplete})",
+                        claim=claim,
+                        request=asking.name,
+                    )
                 if content.invalid is not None:
                     return Failed(
                         "pool",
                         f"invalid resource pools were encountered: pool {section.pool.id}: {content.invalid}; "
                         "the driver has to publish it again",
-                    )
-                if content.incomplete is not None and asks_all:
-                    way = next(way for way in self.known.plan.ways if way.all)
-                    claim = self.problem.claims[way.claim]
-                    return Failed(
-                        "pool",
-                        f"claim {claim.key}, request {way.name}: asks for all devices, but resource pool "
-                        f"{section.pool.id} is currently being updated ({content.incomplete})",
-                        claim=str(claim.key),
-                        request=way.name,
                     )
         return None
 

@@ -114,7 +114,8 @@ class Taken:
             if isinstance(slices, str):
                 continue
             users = list(self._users(id, slices, added))
-            mine = [consumption for device, consumption in users if device in added]
+            # A further share of a device in use takes no counters: they were taken with the first.
+            mine = [consumption for device, consumption in users if device in added and not self._uses(device)]
             for counter_set in {item.counter_set for item in mine}:
                 yield from self._set_faults(id, counter_set, slices, users, mine, features)
 

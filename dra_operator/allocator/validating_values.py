@@ -102,12 +102,15 @@ def constraint_fault(
     distinctAttribute, pairwise different values (lists: none in common)."""
     name = constraint.match_attribute or constraint.distinct_attribute or ""
     values: list[frozenset[object]] = []
+    lists = 0
     for device, detail in covered:
         value = _value(device, detail, name)
         if value is None or value == ():
             return f"device {device.id} has no attribute {name}"
         if isinstance(value, tuple) and not features.list_type_attributes:
-            if len(covered) > 1:
+            # Without the feature a list is a value of its own that cannot be compared.
+            lists += 1
+            if lists > 1 or (constraint.match_attribute is not None and len(covered) > 1):
                 return f"device {device.id} has a list as {name}, which is not supported"
             continue
         items = value if isinstance(value, tuple) else (value,)

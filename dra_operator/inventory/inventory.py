@@ -250,6 +250,9 @@ class Inventory:
         old_reach = pool.reach
         pool.content = content = read_pool(pool, self.features)
         pool.here, pool.shared = {}, []
+        pool.binding = {
+            slice.name for slice in content.slices if any(device.binding_conditions for device in slice.devices)
+        }
         pool.by_label = any(slice.node_name is None for slice in content.slices)
         reach: set[str] = set()
         for slice in content.slices:
@@ -326,8 +329,9 @@ class Inventory:
             if pool.shared:
                 offers = [*offers, *(offer for offer in pool.shared if self._selects(source_of(offer), record))]
                 offers.sort(key=lambda offer: offer.rank)
-            # Pools with any device that has binding conditions come last, as in the in-tree allocator.
-            later = any(offer.device.binding_conditions for offer in offers)
+            # Pools with any device that has binding conditions come last, as in the in-tree allocator: also if that
+            # device of the slice is for other nodes.
+            later = bool(pool.binding) and any(offer.slice.name in pool.binding for offer in offers)
             parts.append(((later, pool.id.driver, pool.id.pool), pool, offers))
         parts.sort(key=lambda part: part[0])
         record.offers = []

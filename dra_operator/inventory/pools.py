@@ -52,7 +52,7 @@ class Content:
 class Pool:
     """The slices of one pool, of all generations, and what they currently offer. Computed anew when a slice changes."""
 
-    __slots__ = ("by_label", "content", "here", "id", "reach", "shared", "slices", "usage_version")
+    __slots__ = ("binding", "by_label", "content", "here", "id", "reach", "shared", "slices", "usage_version")
 
     def __init__(self, id: PoolId) -> None:
         self.id = id
@@ -65,6 +65,8 @@ class Pool:
         self.reach: set[str] = set()
         #: Is any of these slices not for one node by name?
         self.by_label = False
+        #: Names of slices with a device that has binding conditions.
+        self.binding: set[str] = set()
         #: Grows when the usage of a device without a home changes.
         self.usage_version = 0
 
@@ -88,8 +90,8 @@ def read_pool(pool: Pool, features: Features) -> Content:
     current = tuple(slice for slice in published if features.compatibility_groups or not _has_groups(slice))
     counts = {slice.slice_count for slice in published}
     if len(counts) > 1:
-        reason = f"its slices disagree on resourceSliceCount ({', '.join(map(str, sorted(counts)))})"
-        return Content(generation, current, None, reason, (), ())
+        reason = f"slices of generation {generation} disagree on resourceSliceCount ({', '.join(map(str, sorted(counts)))})"
+        return Content(generation, current, reason, None, (), ())
     expected = counts.pop()
     if len(current) != expected:
         reason = f"{len(current)} of {expected} slices of generation {generation}"

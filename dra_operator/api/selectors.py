@@ -21,7 +21,9 @@ class Requirement:
     def from_dict(cls, data: dict[str, Any]) -> Requirement:
         requirement = cls(data["key"], data["operator"], tuple(data.get("values") or ()))
         if requirement.operator not in _OPERATORS:
-            raise InvalidField(f"unknown operator {requirement.operator!r}, use one of {', '.join(_OPERATORS)}", "operator")
+            raise InvalidField(
+                f"unknown operator {requirement.operator!r}, use one of {', '.join(_OPERATORS)}", "operator"
+            )
         if requirement.operator in ("Gt", "Lt"):
             if len(requirement.values) != 1 or _integer(requirement.values[0]) is None:
                 raise InvalidField(f"operator {requirement.operator} needs exactly one integer value", "values")
@@ -63,7 +65,9 @@ class LabelSelector:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> LabelSelector:
-        labels = tuple(Requirement(key, "In", (value,)) for key, value in sorted((data.get("matchLabels") or {}).items()))
+        labels = tuple(
+            Requirement(key, "In", (value,)) for key, value in sorted((data.get("matchLabels") or {}).items())
+        )
         return cls(labels + each("matchExpressions", data.get("matchExpressions"), Requirement.from_dict))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -82,7 +86,9 @@ class NodeSelectorTerm:
         fields = each("matchFields", data.get("matchFields"), Requirement.from_dict)
         for index, requirement in enumerate(fields):
             if requirement.key != "metadata.name":
-                raise InvalidField(f"unknown field {requirement.key!r}, only metadata.name", f"matchFields[{index}].key")
+                raise InvalidField(
+                    f"unknown field {requirement.key!r}, only metadata.name", f"matchFields[{index}].key"
+                )
         return cls(each("matchExpressions", data.get("matchExpressions"), Requirement.from_dict), fields)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:

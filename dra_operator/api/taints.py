@@ -46,7 +46,12 @@ class Toleration:
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        for name, text in (("key", self.key), ("operator", self.operator), ("value", self.value), ("effect", self.effect)):
+        for name, text in (
+            ("key", self.key),
+            ("operator", self.operator),
+            ("value", self.value),
+            ("effect", self.effect),
+        ):
             if text:
                 fields[name] = text
         if self.seconds is not None:

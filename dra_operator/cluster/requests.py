@@ -49,7 +49,9 @@ def request_for(decision: Decision, *, now: float, instance: str) -> Request:
             options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": decision.uid}}
             return Request("DELETE", BY_KIND[decision.kind].path(*decision.key), options)
         case RecordEvent():
-            return Request("POST", EVENTS.path(decision.regarding.get("namespace") or "default"), event(decision, now, instance))
+            return Request(
+                "POST", EVENTS.path(decision.regarding.get("namespace") or "default"), event(decision, now, instance)
+            )
         case _:
             assert_never(decision)
 

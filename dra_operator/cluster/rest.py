@@ -99,7 +99,9 @@ JOBS = _kind("batch", "v1", "Job")
 CRON_JOBS = _kind("batch", "v1", "CronJob")
 EVENTS = _kind("events.k8s.io", "v1", "Event")
 LEASES = _kind("coordination.k8s.io", "v1", "Lease")
-ALLOCATION_POLICIES = _kind(OPERATOR_GROUP, "v1alpha1", "AllocationPolicy", namespaced=False, plural="allocationpolicies")
+ALLOCATION_POLICIES = _kind(
+    OPERATOR_GROUP, "v1alpha1", "AllocationPolicy", namespaced=False, plural="allocationpolicies"
+)
 CLAIM_REPORTS = _kind(OPERATOR_GROUP, "v1alpha1", "ClaimReport")
 CLAIM_GROUPS = _kind(OPERATOR_GROUP, "v1alpha1", "ClaimGroup")
 DEVICE_CLASS_REPORTS = _kind(OPERATOR_GROUP, "v1alpha1", "DeviceClassReport", namespaced=False)

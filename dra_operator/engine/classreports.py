@@ -72,7 +72,9 @@ class ClassReporter:
         waiting = state.waiting_by_class()
         decisions: list[Decision] = []
         for name in sorted(self._classes):
-            status = class_status(count_class(snapshot, name), waiting.get(name, []))
+            count = count_class(snapshot, name)
+            state.class_totals[name] = count.total
+            status = class_status(count, waiting.get(name, []))
             known = self._known.get(name)
             if known is None or status != known.status:
                 body = class_report_body(name, status, known.version if known is not None else None)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dra_operator.api.core import Pod
-from dra_operator.api.meta import Key, format_time
+from dra_operator.api.meta import Key
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
-from dra_operator.engine.names import GATE
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
-from dra_operator.engine.placing import Blocked, Placed, Placer
-from dra_operator.engine.pods import ungate
+from dra_operator.engine.placing import Placer
+from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.settings import EngineSettings
-from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.starvation import Starvation
+from dra_operator.engine.state import State
 from dra_operator.engine.writes import Effect
-from dra_operator.engine.writing import allocate
-from dra_operator.queue.units import Unit, order
+from dra_operator.queue.units import Unit
 
 #: The kinds that must have been listed before anything is decided.
 WATCHED = (
@@ -53,10 +51,9 @@ class Engine:
         self._intake = Intake(self._state, self._reporter, self._class_reporter)
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
+        self._starvation = Starvation(self._state, self._placer, self._alarms)
+        self._queue = Queue(self._state, self._placer, self._lifecycle, self._starvation, self._alarms)
         self._unsynced = set(WATCHED)
-        self._last_placement = float("-inf")
-        self._numbered_at = float("-inf")
-        self._recheck: float | None = None
 
     # -- inputs
 
@@ -124,8 +121,8 @@ class Engine:
         if writing:
             decisions += self._ownership.strays(looked_at, now)
             decisions += self._ownership.collisions(looked_at, now)
-        decisions += self._place_waiting(now, writing)
-        quiet = now - self._last_placement >= self._state.settings.report_settle
+        decisions += self._queue.run(now, writing=writing)
+        quiet = now - self._queue.last_placement >= self._state.settings.report_settle
         decisions += self._reporter.write(now, quiet=quiet)
         decisions += self._class_reporter.write(now)
         events, self._state.events = self._state.events, []
@@ -138,113 +135,6 @@ class Engine:
             if write.allocation is not None:
                 self._state.drop_assumption(write.decision.uid)
             self._look_again(write.decision)
-
-    def _place_waiting(self, now: float, writing: bool) -> list[Decision]:
-        """The queue, in order: every waiting unit for which something may have changed is tried."""
-        self._recheck = None
-        waiting = sorted(self._state.waiting.values(), key=order)
-        self._number(waiting, now)
-        decisions: list[Decision] = []
-        for unit in waiting:
-            if unit.not_before > now or unit.tried == self._state.changes:
-                continue
-            decisions += self._try(unit, now, writing)
-        for unit in waiting:
-            decisions += self._show_to_autoscalers(unit, now, writing)
-        return decisions
-
-    def _number(self, waiting: list[Unit], now: float) -> None:
-        """Positions for the reports. They shift with every unit that leaves, so reports are not rewritten for that alone at once."""
-        refresh = now - self._numbered_at >= self._state.settings.report_lazy
-        if refresh:
-            self._numbered_at = now
-        for index, unit in enumerate(waiting):
-            if refresh and unit.position != index + 1:
-                self._mark_reports(unit)
-            unit.position = index + 1
-
-    def _try(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
-        pod = self._pod(unit)
-        unit.tried = self._state.changes
-        unit.attempts += 1
-        match self._placer.place(unit, pod, now):
-            case Placed() as placed:
-                if not writing:
-                    where = placed.node or "any node"
-                    unit.block("WouldBeAllocated", f"would be allocated on {where}")
-                    self._mark_reports(unit)
-                    return []
-                return self._carry_out(unit, pod, placed, now)
-            case Blocked() as blocked:
-                return self._blocked(unit, pod, blocked, now, writing)
-
-    def _carry_out(self, unit: Unit, pod: Pod | None, placed: Placed, now: float) -> list[Decision]:
-        """The unit's writes: all of its allocations at once; where a finalizer is missing, that first."""
-        state = self._state
-        unit.warnings, unit.impossible = placed.warnings, False
-        self._last_placement = now
-        if pod is not None and placed.node is not None:
-            state.ledger.occupy(pod, placed.node)
-        managed = [(seen, allocation) for seen, allocation in placed.allocations if seen.managed]
-        writes = [allocate(state, seen, allocation, pod, unit.key, placed.node, now) for seen, allocation in managed]
-        waited = now - (unit.waiting_since or now)
-        state.pause(unit)
-        if waited >= state.settings.report_soon:
-            for seen, allocation in managed:
-                names = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in allocation.results)
-                state.event(
-                    claim_reference(seen), "Normal", "Allocated", "Allocate", f"allocated {names} after {waited:.0f} s"
-                )
-        return writes
-
-    def _blocked(self, unit: Unit, pod: Pod | None, blocked: Blocked, now: float, writing: bool) -> list[Decision]:
-        news = unit.block(blocked.blocker.reason, blocked.blocker.message)
-        if unit.impossible != blocked.impossible or news:
-            unit.impossible = blocked.impossible
-            self._mark_reports(unit)
-            self._announce(unit, pod, now)
-        if not writing or pod is None:
-            return []
-        seen = [self._state.view.claims[key] for key in unit.claims]
-        if any(claim.allocated for claim in seen):
-            return self._lifecycle.take_back(unit, pod, seen, now)
-        return []
-
-    def _announce(self, unit: Unit, pod: Pod | None, now: float) -> None:
-        """An Event for what a person must mend; mere waiting is in the report."""
-        if not unit.impossible:
-            return
-        for key in unit.claims:
-            seen = self._state.view.claims.get(key)
-            if seen is not None and not seen.allocated and seen.managed:
-                self._state.event(claim_reference(seen), "Warning", "Unsatisfiable", "Allocate", unit.message)
-        if pod is not None:
-            self._state.event(pod_reference(pod), "Warning", "Unsatisfiable", "Allocate", unit.message)
-
-    def _show_to_autoscalers(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
-        """Provisioning mode Ungate: a pod that waits for devices becomes visible to node autoscalers (design §3.1.5)."""
-        if not writing or unit.waiting_since is None or unit.key.kind != "pod" or not unit.reason:
-            return []
-        _, terms = self._state.terms(unit)
-        pod = self._pod(unit)
-        if terms.provisioning.mode != "Ungate" or pod is None or GATE not in pod.gates:
-            return []
-        if unit.reason == "WriteRefused" or self._state.writes.get(pod.meta.uid) is not None:
-            return []
-        at = now if unit.impossible else unit.waiting_since + terms.provisioning.after
-        if at > now:
-            self._recheck = min(at, self._recheck or at)
-            return []
-        note = f"shown to node autoscalers, still waiting for devices since {format_time(unit.waiting_since)}"
-        self._state.event(pod_reference(pod), "Normal", "WaitingForNodes", "Ungate", note)
-        return [ungate(self._state, pod, None, None, now)]
-
-    def _mark_reports(self, unit: Unit) -> None:
-        for key in unit.claims:
-            self._state.stale_reports[key] = None
-
-    def _pod(self, unit: Unit) -> Pod | None:
-        return self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
 
     # -- outputs beside decisions
 
@@ -260,7 +150,7 @@ class Engine:
             state.writes.next_wake(),
             self._reporter.next_wake(),
             self._class_reporter.next_wake(),
-            self._recheck,
+            self._queue.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),
         ]
         return min((time for time in times if time is not None), default=None)

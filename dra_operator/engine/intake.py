@@ -113,13 +113,9 @@ class Intake:
             self._forget(before)
             before = None
         ended = state.writes.seen(seen.uid, seen.version)
-        assumed = ended is not None and ended.allocation is not None
-        used_before = (before is not None and before.allocated) or assumed
         if before is not None and before.allocated and not seen.allocated and not _is_deallocation(ended):
             self._cleared(before, seen)
         state.settle_usage(seen)
-        if used_before and not seen.allocated:
-            state.freed()
         state.dirty_claims[seen.key] = None
         state.stale_reports[seen.key] = None
         state.touch(state.view.pods_of_claim(seen.key))
@@ -142,11 +138,8 @@ class Intake:
             self._state.touch(self._state.view.pods_of_claim(key))
 
     def _forget(self, seen: SeenClaim) -> None:
-        write = self._state.writes.gone(seen.uid)
-        used = seen.allocated or (write is not None and write.allocation is not None)
-        self._state.inventory.release(seen.uid)
-        if used:
-            self._state.freed()
+        self._state.writes.gone(seen.uid)
+        self._state.usage.give_back(seen.uid)
         self._state.dirty_claims[seen.key] = None
         self._reporter.claim_gone(seen)
 
@@ -160,7 +153,7 @@ class Intake:
             self._pod_gone(old)
         if pod.terminal:
             if state.ledger.vacate(pod.meta.uid):
-                state.freed()
+                state.made_room()
             state.writes.gone(pod.meta.uid)
         elif pod.node_name is not None:
             state.ledger.occupy(pod, pod.node_name)
@@ -175,7 +168,7 @@ class Intake:
 
     def _pod_gone(self, pod: Pod) -> None:
         if self._state.ledger.vacate(pod.meta.uid):
-            self._state.freed()
+            self._state.made_room()
         self._state.writes.gone(pod.meta.uid)
         self._touch_around(pod)
 

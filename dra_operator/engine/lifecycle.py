@@ -23,7 +23,7 @@ class Lifecycle:
 
     def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
         self._state, self._placer, self._alarms = state, placer, alarms
-        self._stuck_at: dict[Key, int] = {}
+        self._stuck_at: dict[Key, tuple[int, ...]] = {}
 
     def take_in(self, now: float) -> list[Decision]:
         """Bring the units up to date; returns what placed and stuck pods need done."""
@@ -50,7 +50,7 @@ class Lifecycle:
     def _retry_stuck(self) -> None:
         """Pods whose allocated claims could not be moved are looked at again after every change that may allow it."""
         for key, changes in list(self._stuck_at.items()):
-            if changes != self._state.changes:
+            if changes != self._state.moment:
                 del self._stuck_at[key]
                 self._state.dirty_pods[key] = None
 
@@ -154,7 +154,7 @@ class Lifecycle:
             return []
         if any(claim.managed and not claim.allocated for claim in seen):
             if GATE in pod.gates and state.ledger.vacate(pod.meta.uid):
-                state.freed()
+                state.made_room()
             self._wait(unit, priority_of_pod(pod, seen, state), now)
             return []
         state.stop_waiting(unit)
@@ -240,7 +240,7 @@ class Lifecycle:
         return any(consumer.uid != pod.meta.uid for consumer in claim.claim.reserved_for)
 
     def _stuck(self, unit: Unit, pod: Pod, message: str) -> None:
-        self._stuck_at[pod.key] = self._state.changes
+        self._stuck_at[pod.key] = self._state.moment
         if unit.block("NodeUnsuitable", message):
             self._state.event(pod_reference(pod), "Warning", "NodeUnsuitable", "Allocate", message)
         for key in unit.claims:

@@ -69,6 +69,8 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
         return Standpoint("Queued", *_not_a_unit(seen, state))
     if unit.impossible:
         return Standpoint("Unsatisfiable", unit.reason, unit.message, unit)
+    if unit.starved_since is not None:
+        return Standpoint("Starved", unit.reason or "Waiting", unit.message, unit)
     return Standpoint("Queued", unit.reason or "Waiting", unit.message, unit)
 
 

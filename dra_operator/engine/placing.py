@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from dra_operator.allocator import Failed, Problem, Solved, Strategy, solve
+from dra_operator.allocator import Candidates, Failed, Problem, Solved, Strategy, candidates, solve
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
 from dra_operator.explain.summary import Blocker, blocker_of_failure, blocker_of_search
+from dra_operator.inventory import DeviceId
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit
 
@@ -38,15 +39,22 @@ class Placer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._failures: dict[Hashable, tuple[int, Blocked]] = {}
+        self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked]] = {}
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
 
     def place(
-        self, unit: Unit, pod: Pod | None, now: float, *, moving: frozenset[str] = frozenset()
+        self,
+        unit: Unit,
+        pod: Pod | None,
+        now: float,
+        *,
+        moving: frozenset[str] = frozenset(),
+        forbidden: frozenset[DeviceId] = frozenset(),
     ) -> Placed | Blocked:
         """Find devices and a node for the unit's unallocated claims.
 
-        `moving`: UIDs of allocated claims to be treated as free, to see whether they could be moved.
+        `moving`: UIDs of allocated claims to be treated as free, to see whether they could be moved. `forbidden`: devices held or
+        reserved for others; keep one object as long as it holds.
         """
         state = self._state
         seen = [state.view.claims[key] for key in unit.claims]
@@ -59,19 +67,27 @@ class Placer:
         ]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
         signature = None if moving else self._signature(unit, pod, todo, fixed, tuple(sorted(avoided)))
+        failure = (signature, forbidden)
         if signature is not None:
-            known = self._failures.get(signature)
-            if known is not None and known[0] == state.changes:
+            known = self._failures.get(failure)
+            if known is not None and known[0] == state.moment:
                 return known[1]
-        outcome = self._solve(unit, pod, todo, fixed, avoided, moving, empty=False)
+        outcome = self._solve(unit, pod, todo, fixed, avoided, moving, forbidden, empty=False)
         if isinstance(outcome, Placed):
             return outcome
         blocked = self._judge(unit, pod, todo, fixed, avoided, outcome, signature)
         if signature is not None:
             if len(self._failures) > 10_000:
                 self._failures.clear()
-            self._failures[signature] = (state.changes, blocked)
+            self._failures[failure] = (state.moment, blocked)
         return blocked
+
+    def candidates(self, unit: Unit) -> Candidates | None:
+        """The devices its unallocated claims could use, whoever has them now; None if they cannot be planned."""
+        seen = [self._state.view.claims[key] for key in unit.claims]
+        todo = tuple(claim.claim for claim in seen if not claim.allocated)
+        found = candidates(Problem(claims=todo), self._state.inventory.snapshot())
+        return None if isinstance(found, Failed) else found
 
     def nodes_for(self, pod: Pod, allocations: list[Allocation], now: float) -> tuple[str | None, list[Misfit]]:
         """The node a pod with all its claims allocated can run on, or why none: its likeliest first."""
@@ -102,6 +118,7 @@ class Placer:
         fixed: list[Allocation],
         avoided: dict[str, str],
         moving: frozenset[str],
+        forbidden: frozenset[DeviceId],
         *,
         empty: bool,
     ) -> Placed | Blocker:
@@ -115,8 +132,10 @@ class Placer:
             needs_node=pod is not None,
             strategy=Strategy(terms.placement.strategy),
             cost=None if pod is None or empty else lambda name: state.ledger.cost(pod, name),
+            forbidden=forbidden,
             ignore_usage=empty,
         )
+        unit.lacks_node = False
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
         try:
@@ -129,6 +148,7 @@ class Placer:
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
         if isinstance(answer, Failed):
             return blocker_of_failure(answer)
+        unit.lacks_node = any(found is not None for found in misfits.values())
         return blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
 
     def _judge(
@@ -151,7 +171,7 @@ class Placer:
         known = self._impossible.get(signature) if signature is not None else None
         if known is not None and known[0] == self._state.layout:
             return Blocked(blocker, impossible=known[1], avoiding=avoiding)
-        impossible = not isinstance(self._solve(unit, pod, todo, [], {}, frozenset(), empty=True), Placed)
+        impossible = not isinstance(self._solve(unit, pod, todo, [], {}, frozenset(), frozenset(), empty=True), Placed)
         if signature is not None:
             if len(self._impossible) > 10_000:
                 self._impossible.clear()

@@ -20,6 +20,7 @@ from dra_operator.engine.phases import (
 )
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim, resource_version
+from dra_operator.queue.units import Unit
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ class Reporter:
             # What must outlive a restart: since when it waits, which nodes to avoid, and for whom.
             if known.waiting_since is not None and not known.status.get("devices"):
                 self._state.waited_before[known.meta.key] = known.waiting_since
+            if known.hold is not None and known.hold.nodes:
+                self._state.held_before[known.meta.key] = (known.hold.nodes[0], known.hold.since)
             for entry in known.avoid:
                 if entry.owner:
                     self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)
@@ -160,7 +163,7 @@ class Reporter:
     def _due(self, report: _Report, status: dict[str, Any], quiet: bool) -> float:
         settings = self._state.settings
         stale_since = report.stale_since or 0.0
-        if _new_avoid(status, report.status):
+        if _new_avoid(status, report.status) or _new_hold(status, report.status):
             return stale_since
         spaced = report.written_at + settings.report_spacing
         same_phase = status["phase"] == report.status.get("phase") and status.get("reason") == report.status.get(
@@ -192,6 +195,7 @@ class Reporter:
             if outcome.object is not None:
                 self.apply_report(outcome.object)
             self._avoid_written(key, report.sent_status, now)
+            self._hold_written(key, report.sent_status)
         elif outcome.status == 404:
             report.version, report.status, report.number = None, {}, 0
         return True
@@ -205,6 +209,13 @@ class Reporter:
                 entry.written = True
             self._state.dirty_pods[pod.key] = None
 
+    def _hold_written(self, key: Key, status: dict[str, Any]) -> None:
+        written = status.get("hold")
+        for hold in self._state.holds:
+            unit = self._state.units.get(hold.unit)
+            if written and unit is not None and unit.claims[0] == key and written["nodes"] == [hold.node]:
+                hold.written = True
+
     # -- content
 
     def _status(self, seen: SeenClaim, found: Standpoint, report: _Report, now: float) -> dict[str, Any]:
@@ -217,7 +228,7 @@ class Reporter:
         if allocation is not None:
             status["devices"] = device_entries(allocation)
         if unit is not None:
-            status["queue"] = _queue(unit.priority, unit.position, unit.waiting_since, unit.attempts, unit.not_before)
+            status["queue"] = _queue(unit)
         if found.message:
             status["explanation"] = {"summary": found.message}
         elif unit is not None and unit.warnings:
@@ -225,6 +236,9 @@ class Reporter:
         avoid = self._avoid(seen, now)
         if avoid:
             status["avoid"] = avoid
+        hold = self._hold(seen, unit)
+        if hold is not None:
+            status["hold"] = hold
         used_by = self._used_by(seen) or report.status.get("usedBy")
         if used_by:
             status["usedBy"] = used_by
@@ -233,6 +247,11 @@ class Reporter:
         status["conditions"] = [
             condition("Allocated", met, found.reason or found.phase, found.message, now=now, previous=previous)
         ]
+        starved = unit is not None and unit.starved_since is not None and not met
+        if starved or any(item.get("type") == "Starved" for item in previous):
+            reason = "WaitedTooLong" if starved else "Served"
+            text = found.message if starved else ""
+            status["conditions"].append(condition("Starved", starved, reason, text, now=now, previous=previous))
         return status
 
     def _avoid(self, seen: SeenClaim, now: float) -> list[dict[str, str]]:
@@ -248,6 +267,19 @@ class Reporter:
                 }
         return [entries[key] for key in sorted(entries)]
 
+    def _hold(self, seen: SeenClaim, unit: Unit | None) -> dict[str, Any] | None:
+        """A unit's hold stands in the report of its first claim."""
+        if unit is None or unit.claims[0] != seen.key:
+            return None
+        hold = self._state.holds.get(unit.key)
+        if hold is None:
+            return None
+        devices = [
+            {"driver": device.driver, "pool": device.pool, "device": device.device}
+            for device in sorted(hold.devices | hold.wanted)
+        ]
+        return {"nodes": [hold.node], "devices": devices, "since": format_time(hold.since)}
+
     def _used_by(self, seen: SeenClaim) -> dict[str, str] | None:
         for consumer in seen.claim.reserved_for:
             if consumer.resource == "pods":
@@ -255,16 +287,15 @@ class Reporter:
         return None
 
 
-def _queue(
-    priority: int, position: int | None, since: float | None, attempts: int, not_before: float
-) -> dict[str, Any]:
-    queue: dict[str, Any] = {"priority": priority, "effectivePriority": priority, "attempts": attempts}
-    if position is not None:
-        queue["position"] = position
-    if since is not None:
-        queue["waitingSince"] = format_time(since)
-        if not_before > since:
-            queue["nextAttempt"] = format_time(not_before)
+def _queue(unit: Unit) -> dict[str, Any]:
+    queue: dict[str, Any] = {"priority": unit.priority, "effectivePriority": unit.priority, "attempts": unit.attempts}
+    if unit.waiting_since is not None:
+        queue["effectivePriority"] = unit.effective
+        queue["waitingSince"] = format_time(unit.waiting_since)
+        if unit.position is not None:
+            queue["position"] = unit.position
+        if unit.not_before > unit.waiting_since:
+            queue["nextAttempt"] = format_time(unit.not_before)
     return queue
 
 
@@ -278,6 +309,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], dict) and "type" in value[0]:
         return [{name: item for name, item in entry.items() if name != "lastTransitionTime"} for entry in value]
     return value
+
+
+def _new_hold(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """A hold must be written before anyone is evicted for it."""
+    hold, known = new.get("hold"), old.get("hold") or {}
+    return hold is not None and (hold["nodes"], hold["since"]) != (known.get("nodes"), known.get("since"))
 
 
 def _new_avoid(new: dict[str, Any], old: dict[str, Any]) -> bool:

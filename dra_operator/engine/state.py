@@ -15,9 +15,12 @@ from dra_operator.engine.decisions import RecordEvent
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.names import EXTENDED_RESOURCE_PREFIX
 from dra_operator.engine.settings import EngineSettings
+from dra_operator.engine.usage import Usage
 from dra_operator.engine.view import SeenClaim, View
 from dra_operator.engine.writes import Writes
+from dra_operator.explain.classes import count_class
 from dra_operator.inventory import Inventory
+from dra_operator.preemption.holds import Holds
 from dra_operator.queue.nodefit import NodeLedger
 from dra_operator.queue.policies import PolicyBook
 from dra_operator.queue.units import Unit, UnitKey
@@ -34,9 +37,12 @@ class Lost:
 
 @dataclass(slots=True)
 class State:
-    """`waited_before` is since when claims waited according to reports from before a restart.
+    """`waited_before` and `held_before`: since when claims waited, and on which node theirs were held since when, according to
+    reports from before a restart.
 
-    `changes` counts changes that can make a waiting unit fit; `layout` those of them that are not mere releases."""
+    `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
+    room on nodes. Devices that come free are followed by `usage` and wake those only that could use them.
+    """
 
     settings: EngineSettings
     view: View = field(default_factory=View)
@@ -55,11 +61,17 @@ class State:
     served_resources: dict[str, str] = field(default_factory=dict)
     changes: int = 0
     layout: int = 0
+    rooms: int = 0
+    holds: Holds = field(default_factory=Holds)
+    held_before: dict[Key, tuple[str, float]] = field(default_factory=dict)
+    class_totals: dict[str, int] = field(default_factory=dict)
+    usage: Usage = field(init=False)
     ledger: NodeLedger = field(init=False)
     writes: Writes = field(init=False)
     avoided: AvoidedNodes = field(init=False)
 
     def __post_init__(self) -> None:
+        self.usage = Usage(self.inventory)
         self.ledger = NodeLedger(self._is_served)
         settings = self.settings
         self.writes = Writes(retry_after=settings.retry_unknown, forget_after=settings.forget_assumption)
@@ -72,8 +84,17 @@ class State:
     # -- what changed
 
     def freed(self) -> None:
-        """Devices or room became free: units that wait may fit now."""
+        """Something other than devices or room came free: any unit that waits may fit now."""
         self.changes += 1
+
+    def made_room(self) -> None:
+        """A pod left a node: units that did not fit some node may fit now."""
+        self.rooms += 1
+
+    @property
+    def moment(self) -> tuple[int, int, int, int]:
+        """While it stays the same, whoever did not fit does not fit."""
+        return self.changes, self.rooms, self.usage.freed_total, self.holds.version
 
     def relaid(self) -> None:
         """Inventory, classes, nodes or policies changed: what was impossible may be possible now."""
@@ -110,7 +131,13 @@ class State:
             self.queue_changes += 1
         for key in unit.claims:
             self.waited_before.pop(key, None)
-        unit.waiting_since, unit.position = None, None
+        unit.waiting_since, unit.position, unit.starved_since = None, None, None
+        self.drop_hold(unit.key)
+
+    def drop_hold(self, key: UnitKey) -> None:
+        """What was set aside is anybody's again."""
+        if self.holds.drop(key):
+            self.freed()
 
     def drop_unit(self, key: UnitKey) -> None:
         unit = self.units.pop(key, None)
@@ -125,28 +152,38 @@ class State:
 
     # -- usage
 
+    def take(self, seen: SeenClaim, allocation: Allocation) -> None:
+        """The claim's devices are taken."""
+        self.usage.take(seen.uid, seen.key, seen.claim.spec, allocation)
+
     def settle_usage(self, seen: SeenClaim) -> None:
-        """Make the inventory's usage follow what the watch shows of the claim.
+        """Make usage follow what the watch shows of the claim.
 
         While an allocation of ours is under way its devices stay taken: the same version can be delivered twice.
         """
         if seen.claim.allocation is not None:
-            self.inventory.use(seen.uid, seen.claim.allocation)
+            self.take(seen, seen.claim.allocation)
             return
         write = self.writes.get(seen.uid)
         if write is None or write.allocation is None:
-            self.inventory.release(seen.uid)
+            self.usage.give_back(seen.uid)
 
     def drop_assumption(self, uid: str) -> None:
-        """A write did not happen: its devices and its place on the node are free again, unless the watch says otherwise."""
+        """A write did not happen: its devices are free again, unless the watch says otherwise."""
         seen = self.view.claim_by_uid(uid)
         if seen is None:
-            self.inventory.release(uid)
+            self.usage.give_back(uid)
         else:
             self.settle_usage(seen)
-        self.freed()
 
     # -- look-ups
+
+    def totals(self, classes: Iterable[str]) -> dict[str, int]:
+        """How many devices there are of each class, as last counted for the class reports; a new class is counted at once."""
+        for name in classes:
+            if name not in self.class_totals and name in self.inventory.classes:
+                self.class_totals[name] = count_class(self.inventory.snapshot(), name).total
+        return self.class_totals
 
     def waiting_by_class(self) -> dict[str, list[float]]:
         """Since when the claims of each class wait that are in the queue."""

@@ -22,7 +22,7 @@ def allocate(
 
     The devices are taken from now on in both cases.
     """
-    state.inventory.use(seen.uid, allocation)
+    state.take(seen, allocation)
     decision: PatchClaim | WriteClaimStatus
     if DELETE_PROTECTION not in seen.claim.meta.finalizers:
         decision = protect(state, seen, pod)

@@ -56,13 +56,9 @@ def _matches(spec: AllocationPolicySpec, claim: ResourceClaim, namespace_labels:
 
 #: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
 INACTIVE = (
-    "starvation",
     "preemption.maxVictims",
     "preemption.minPriorityDelta",
     "preemption.gracePeriodSeconds",
-    "queueing",
-    "fairness",
-    "weight",
     "placement.prefer",
     "placement.aliases",
     "quota",

@@ -21,7 +21,8 @@ class Unit:
     """One unit and how it fared so far. Times are seconds since the epoch.
 
     `created` orders it; `waiting_since` is None while it waits for nothing; `tried` is the change count at its last attempt, so
-    that it is tried again only after something it could use has changed; `not_before` is the end of its backoff.
+    that it is tried again only after something it could use has changed; `not_before` is the end of its backoff; `lacks_node`: its
+    pod did not fit some node, so room there may help it.
     """
 
     key: UnitKey
@@ -29,6 +30,10 @@ class Unit:
     claims: tuple[Key, ...]
     created: float
     priority: int = 0
+    effective: int = 0
+    fair: bool = False
+    share: float = 0.0
+    starved_since: float | None = None
     waiting_since: float | None = None
     attempts: int = 0
     failures: int = 0
@@ -39,6 +44,7 @@ class Unit:
     impossible: bool = False
     position: int | None = None
     warnings: tuple[str, ...] = ()
+    lacks_node: bool = False
 
     def block(self, reason: str, message: str) -> bool:
         """Note why it waits; returns whether that is news."""
@@ -57,6 +63,7 @@ class Unit:
         self.not_before = now + delay * (1 + jitter)
 
 
-def order(unit: Unit) -> tuple[int, float, str]:
-    """Sorts the queue: priority (highest first), then age (oldest first), then UID."""
-    return (-unit.priority, unit.created, unit.uid)
+def order(unit: Unit) -> tuple[int, float, float, str]:
+    """Sorts the queue: effective priority (highest first), then fair share where the policy asks for it (smallest first, FIFO units
+    count as 0), then age (oldest first), then UID."""
+    return (-unit.effective, unit.share, unit.created, unit.uid)

@@ -7,7 +7,7 @@ from dra_operator.queue.units import Unit, UnitKey, order
 
 
 def unit(name: str, *, priority: int = 0, created: float = 0.0) -> Unit:
-    return Unit(UnitKey("pod", Key("d", name)), f"uid-{name}", (), created, priority)
+    return Unit(UnitKey("pod", Key("d", name)), f"uid-{name}", (), created, priority, priority)
 
 
 def test_priority_then_age_then_uid() -> None:

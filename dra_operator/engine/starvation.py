@@ -1,0 +1,124 @@
+"""Starved units and the holds of those at the front: an 8-device claim must not starve behind a stream of 1-device claims (design §5)."""
+
+from __future__ import annotations
+
+from dra_operator.allocator import Candidates
+from dra_operator.api.core import Pod
+from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.decisions import Decision
+from dra_operator.engine.placing import Placer
+from dra_operator.engine.state import State, claim_reference
+from dra_operator.preemption.holds import Hold, covered, soonest_node
+from dra_operator.queue.units import Unit, order
+
+#: A unit blocked for one of these neither holds nor is starved of devices.
+NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded"})
+
+
+class Starvation:
+    """Marks units starved and keeps the holds of the first ones."""
+
+    def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
+        self._state, self._placer, self._alarms = state, placer, alarms
+
+    def refresh(self, now: float) -> None:
+        """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
+        state = self._state
+        for hold in state.holds:
+            unit = state.waiting.get(hold.unit)
+            found = None if unit is None else self._placer.candidates(unit)
+            if unit is None or found is None or unit.impossible or hold.node not in state.ledger.nodes:
+                if hold.unit not in state.units or unit is not None:
+                    state.drop_hold(hold.unit)
+                continue
+            hold.rank = order(unit)
+            before = hold.devices
+            state.holds.cover(hold.unit, covered(found, state.inventory, hold.node))
+            if before - hold.devices:
+                state.freed()
+
+    def act(self, waiting: list[Unit], now: float) -> list[Decision]:
+        """After the pass: mark those that have waited too long, and hold for the first of those that compete."""
+        front: list[Candidates] = []
+        for unit in waiting:
+            if (
+                unit.key not in self._state.waiting
+                or unit.impossible
+                or unit.reason in NOT_STARVING
+                or unit.not_before > now
+            ):
+                continue
+            _, terms = self._state.terms(unit)
+            since = unit.waiting_since if unit.waiting_since is not None else now
+            if now < since + terms.starvation.after:
+                self._alarms.set(since + terms.starvation.after, unit.key.kind, unit.key.subject)
+                continue
+            self._mark(unit, now)
+            if terms.starvation.hold:
+                self._hold(unit, front, now)
+        return []
+
+    def _mark(self, unit: Unit, now: float) -> None:
+        if unit.starved_since is not None:
+            return
+        unit.starved_since = now
+        waited = now - (unit.waiting_since or now)
+        for key in unit.claims:
+            self._state.stale_reports[key] = None
+            seen = self._state.view.claims.get(key)
+            if seen is not None and seen.managed and not seen.allocated:
+                note = f"has waited for {waited:.0f} s: {unit.message or unit.reason}"
+                self._state.event(claim_reference(seen), "Warning", "Starved", "Allocate", note)
+
+    def _hold(self, unit: Unit, front: list[Candidates], now: float) -> None:
+        """The first starved unit among those that share candidate devices holds; a hold once made stays where it is."""
+        state = self._state
+        found = self._placer.candidates(unit)
+        if found is None:
+            return
+        first = not any(found.overlaps(other) for other in front)
+        front.append(found)
+        if state.holds.get(unit.key) is not None:
+            return
+        if not first:
+            return
+        pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        known = state.held_before.get(unit.claims[0])
+        node, since = (known[0], known[1]) if known is not None and known[0] in state.ledger.nodes else (None, now)
+        ready_at: float | None = None
+        if node is None:
+            choice = soonest_node(
+                found,
+                state.inventory,
+                lambda name: self._could_run(pod, name, now),
+                lambda uid: self._ends(uid),
+                frozenset(hold.node for hold in state.holds),
+            )
+            if choice is None:
+                return
+            node, ready_at = choice.node, choice.ready_at
+        state.holds.put(Hold(unit.key, node, since, order(unit), ready_at=ready_at))
+        state.holds.cover(unit.key, covered(found, state.inventory, node))
+        for key in unit.claims:
+            state.stale_reports[key] = None
+
+    def _could_run(self, pod: Pod | None, node: str, now: float) -> bool:
+        """Once what runs there is gone."""
+        if pod is None:
+            return True
+        return (
+            node not in self._state.avoided_nodes(pod, now) and self._state.ledger.misfit(pod, node, empty=True) is None
+        )
+
+    def _ends(self, uid: str) -> float | None:
+        """When the claim gives its devices back: when the last of its pods ends by its deadline."""
+        seen = self._state.view.claim_by_uid(uid)
+        if seen is None or not seen.claim.reserved_for:
+            return None
+        latest = 0.0
+        for consumer in seen.claim.reserved_for:
+            pod = self._state.view.pod_by_uid(consumer.uid)
+            if pod is None or pod.started is None or pod.active_deadline is None:
+                return None
+            latest = max(latest, pod.started + pod.active_deadline)
+        return latest

@@ -1,0 +1,101 @@
+"""What claims take, as seen or as being written: one door to the inventory's usage, so that everything that follows it stays in step.
+
+Follows along: who holds how much (fair share), whose devices are on which node (victims), and what came free (wake-ups).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dra_operator.api.claims import Allocation, ClaimSpec
+from dra_operator.api.meta import Key
+from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.inventory.kinds import Kind
+from dra_operator.queue.fairness import Holdings
+
+
+class Usage:
+    """`freed_total` counts devices that came free, ever."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self.holdings = Holdings()
+        self.freed_total = 0
+        self._freed: dict[Kind, None] = {}
+        self._all_freed = False
+        self._node_of: dict[str, str] = {}
+        self._on: dict[str, dict[str, None]] = {}
+
+    def take(self, uid: str, key: Key, spec: ClaimSpec, allocation: Allocation) -> None:
+        """The claim takes these devices, instead of what it took before."""
+        taken = {tuple(device) for device in self._devices(uid)}
+        now = {(result.driver, result.pool, result.device) for result in allocation.results}
+        if taken - now:
+            self._note_freed(device for device in self._devices(uid) if tuple(device) not in now)
+        self._inventory.use(uid, allocation)
+        if taken == now and uid in self._node_of:
+            return
+        self.holdings.hold(uid, key.namespace, by_class(spec, allocation))
+        selector = allocation.node_selector
+        node = (None if selector is None else selector.only_node()) or ""
+        if self._node_of.get(uid) != node:
+            self._forget_place(uid)
+            self._node_of[uid] = node
+            self._on.setdefault(node, {})[uid] = None
+
+    def give_back(self, uid: str) -> bool:
+        """The claim takes nothing any more; returns whether it did."""
+        devices = self._devices(uid)
+        self._note_freed(devices)
+        self._inventory.release(uid)
+        self.holdings.release(uid)
+        self._forget_place(uid)
+        return bool(devices)
+
+    def claims_on(self, node: str) -> tuple[str, ...]:
+        """UIDs of the claims whose devices are on a node; "" for those that several nodes reach."""
+        return tuple(self._on.get(node, ()))
+
+    def wakes(self) -> tuple[bool, tuple[Kind, ...]]:
+        """The kinds of devices that came free since the last call; first whether it may have been any."""
+        everything, kinds = self._all_freed, tuple(self._freed)
+        self._all_freed, self._freed = False, {}
+        return everything, kinds
+
+    def _devices(self, uid: str) -> tuple[DeviceId, ...]:
+        return tuple(use.device for use in self._inventory.usage.by_claim.get(uid, ()))
+
+    def _note_freed(self, devices: Iterable[DeviceId]) -> None:
+        for device in devices:
+            self.freed_total += 1
+            offer = self._inventory.offer(device)
+            if offer is None or offer.kind is None:
+                self._all_freed = True
+                continue
+            self._freed[offer.kind] = None
+            if offer.device.consumes:
+                # Its counters serve other devices of the pool.
+                for other in offer.pool.content.offers:
+                    if other.kind is not None:
+                        self._freed[other.kind] = None
+
+    def _forget_place(self, uid: str) -> None:
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            del self._on[node][uid]
+            if not self._on[node]:
+                del self._on[node]
+
+
+def by_class(spec: ClaimSpec, allocation: Allocation) -> dict[str, int]:
+    """Devices of an allocation by the class they were asked for with; admin access takes nothing away."""
+    names = {}
+    for request in spec.requests:
+        for detail in request.details:
+            label = request.name if request.exactly is not None else f"{request.name}/{detail.name}"
+            names[label] = detail.device_class_name
+    counts = Counter(
+        names[result.request] for result in allocation.results if result.request in names and not result.admin_access
+    )
+    return dict(counts)

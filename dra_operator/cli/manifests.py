@@ -14,10 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from dra_operator.api.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from dra_operator.api.core import Node, Pod, PriorityClass
 from dra_operator.api.errors import InvalidObject
-from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
+from dra_operator.cli.acceptance import Rejected, accept
 from dra_operator.cli.documents import BadDocument, read_documents
 from dra_operator.cluster.rest import BY_KIND, OPERATOR_GROUP, Resource
 
@@ -57,24 +55,6 @@ IRRELEVANT_CORE_KINDS = frozenset(
 #: Groups in which a kind that is not known is a mistake and not somebody else's kind.
 OWN_GROUPS = frozenset({"resource.k8s.io", OPERATOR_GROUP})
 FORMER_GROUPS = frozenset({"extensions"})
-
-_READERS: Mapping[str, Any] = {
-    reader.__name__: reader.from_dict
-    for reader in (
-        DeviceClass,
-        DeviceTaintRule,
-        Node,
-        Pod,
-        PriorityClass,
-        ResourceClaim,
-        ResourceClaimTemplate,
-        ResourceSlice,
-    )
-}
-
-
-#: Kinds that make pods from `spec.template`.
-_WORKLOADS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +201,10 @@ def _open_lists(value: Any, source: Source, lines: Mapping[int, int]) -> Iterato
         # The lists of one kind that the API serves leave kind and apiVersion out of their items.
         kind, version = value["kind"].removesuffix("List"), value.get("apiVersion")
         for item in items:
+            where = Source(source.file, lines.get(id(item), 0) or source.line)
             if kind and isinstance(item, dict) and "kind" not in item:
-                lines = {**lines, id(filled := {"apiVersion": version, "kind": kind, **item}): lines.get(id(item), 0)}
-                item = filled
-            yield from _open_lists(item, Source(source.file, lines.get(id(item), 0) or source.line), {})
+                item = {"apiVersion": version, "kind": kind, **item}
+            yield from _open_lists(item, where, {})
     elif isinstance(value, list):
         for item in value:
             yield from _open_lists(item, Source(source.file, lines.get(id(item), 0) or source.line), {})
@@ -236,38 +216,20 @@ def _manifest(value: Any, source: Source, found: Manifests) -> Manifest | None:
     """`value` as a manifest, or None with a problem or note in `found`."""
     try:
         manifest = _identified(value, source, found)
-        if manifest is not None and manifest.resource.kind in _READERS:
-            _READERS[manifest.resource.kind](manifest.object)
-        if manifest is not None and manifest.resource.kind in _WORKLOADS:
-            _check_workload(manifest)
+        if manifest is not None and manifest.resource is not SCENARIO:
+            remarks = _accepted(manifest)
+            found.notes += [Problem(source, f"{manifest.title}: {remark}") for remark in remarks]
         return manifest
-    except _Unusable as error:
-        found.problems.append(Problem(source, str(error)))
-    except InvalidObject as error:
+    except (_Unusable, InvalidObject) as error:
         found.problems.append(Problem(source, str(error)))
     return None
 
 
-def _check_workload(manifest: Manifest) -> None:
-    """Its pods must be readable, and its own selector must find them. Raises _Unusable, InvalidObject."""
-    spec = manifest.object.get("spec")
-    template = spec.get("template") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        raise _Unusable(f"{manifest.title}: spec.template.spec is missing; it says what the pods are")
-    meta = {"namespace": manifest.object["metadata"]["namespace"], "name": f"{manifest.name} (spec.template)"}
-    Pod.from_dict({"metadata": meta, "spec": template["spec"]})
-    if manifest.resource.kind == "Job":
-        return
-    selector = spec.get("selector")
-    wanted = selector.get("matchLabels") if isinstance(selector, dict) else None
-    if not isinstance(selector, dict) or not (wanted or selector.get("matchExpressions")):
-        raise _Unusable(
-            f"{manifest.title}: spec.selector is missing; repeat the template's labels there as matchLabels"
-        )
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    for name, value in (wanted or {}).items():
-        if labels.get(name) != value:
-            raise _Unusable(f"{manifest.title}: spec.selector wants {name}={value}, which the template's labels lack")
+def _accepted(manifest: Manifest) -> list[str]:
+    try:
+        return accept(manifest.resource, manifest.object)
+    except Rejected as error:
+        raise _Unusable(f"{manifest.title}: {error}") from None
 
 
 class _Unusable(ValueError):

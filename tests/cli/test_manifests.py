@@ -64,8 +64,8 @@ def test_objects(tmp_path: Path, text: str, titles: list[str]) -> None:
         ("apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}", "f.yaml:1: Deployment d: apiVersion extensions/v1beta1 is not read here; write it as apps/v1"),
         ("apiVersion: resource.k8s.io/v1\nkind: Pod\nmetadata: {name: p}", "f.yaml:1: Pod p: Pod is not a kind of resource.k8s.io; its apiVersion is v1"),
         ("apiVersion: resource.k8s.io/v1\nkind: ResourceClaims\nmetadata: {name: p}", "f.yaml:1: ResourceClaims p: resource.k8s.io has no kind ResourceClaims; did you mean ResourceClaim?"),
-        ("apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {devices: {requests: [{name: a, exactly: {count: many}}]}}", "f.yaml:1: ResourceClaim default/c: spec.devices.requests[0].exactly: "),
-        (POD + "---\n" + POD + "spec: {nodeName: n}\n", "f.yaml:5: Pod default/p was given before, differently, in "),
+        ("apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {devices: {requests: [{name: a, exactly: {count: many}}]}}", "f.yaml:1: ResourceClaim default/c: spec.devices.requests[0].exactly.count: expected a whole number of 64 bits, found the text 'many'; write it without quotes"),
+        (POD + "---\n" + POD + "spec: {nodeName: n1}\n", "f.yaml:5: Pod default/p was given before, differently, in "),
     ],
 )  # fmt: skip
 def test_problems(tmp_path: Path, text: str, problem: str) -> None:

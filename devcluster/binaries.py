@@ -106,7 +106,7 @@ def _build(folder: Path, report: Report) -> None:
     minutes = max(2, round(16 / cores))
     report(
         f"building the Kubernetes {version} control plane from source, once: about {minutes} minutes on {cores} "
-        "cores with an empty Go cache, under a minute with a full one"
+        "cores with an empty Go cache, more on a busy machine, under a minute with a full cache"
     )
     fresh = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)

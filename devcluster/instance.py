@@ -145,14 +145,12 @@ def acquire(instance: Folder) -> IO[bytes]:
     while True:
         instance.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = open(instance.lock, "ab")  # noqa: SIM115 - it is handed out open
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock_soon(lock):
             lock.close()
             raise InstanceError(
                 f"instance {instance.name} runs already: `python -m devcluster down --name {instance.name}` ends it, "
                 "another --name starts a second one"
-            ) from None
+            )
         # Between open and flock the folder may have been removed by its last owner: then the lock is on nothing.
         if _same_file(lock, instance.lock):
             break
@@ -216,6 +214,18 @@ def free_ports() -> Iterator[Ports]:
         candidates = random.SystemRandom().sample(range(*PORT_RANGE), 1000)
         free = (port for port in candidates if port not in given and _is_free(port))
         yield Ports(*(next(free) for _ in range(5)))
+
+
+def _lock_soon(lock: IO[bytes]) -> bool:
+    """Take a lock that at most a passing `is_alive` holds; a supervisor would hold it for good."""
+    for _ in range(10):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
 
 
 def _is_free(port: int) -> bool:

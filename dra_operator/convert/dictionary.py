@@ -103,7 +103,7 @@ class Dictionary:
 
     def odd_text(self, key: str) -> tuple[str, str] | None:
         """Two values of the key that cannot be put in one order: one that is a number, version or boolean and one that is text."""
-        values = sorted(self._of(key).published | self._of(key).ordered)
+        values = [*sorted(self._of(key).published), *sorted(self._of(key).ordered)]
         typed = [value for value in values if looks_typed(value)]
         plain = [value for value in values if not looks_typed(value)]
         return (typed[0], plain[0] if plain else typed[-1]) if typed else None

@@ -17,7 +17,7 @@ from dra_operator.api.semver import Semver
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII)
 _VERSION = re.compile(r"v?[0-9]+(\.[0-9]+){1,2}([-+][0-9A-Za-z.+-]+)?", re.ASCII)
-_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
+_AMOUNT = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
 #: Words in a key that say what dotted numbers under it are, where the numbers alone leave it open.
 _VERSION_WORDS = frozenset({"api", "capability", "cuda", "driver", "firmware", "kernel", "release", "version"})
@@ -67,6 +67,8 @@ class Evidence:
         everything = classify(core | self.equal, self.keys)
         found = classify(core, self.keys) if core and everything is TextType.STRING else everything
         forced = next(iter(self.forced)) if len(self.forced) == 1 else None
+        if forced is not None and not core and not self.equal:
+            return forced
         if forced is TextType.STRING or (forced is TextType.QUANTITY and found in (TextType.INT, TextType.VERSION)):
             return forced
         if forced is TextType.VERSION and found in (TextType.INT, TextType.QUANTITY):
@@ -83,11 +85,11 @@ def classify(texts: Iterable[str], keys: Iterable[str] = ()) -> TextType:
         return TextType.BOOL
     if all(map(_is_integer, values)):
         return TextType.INT
-    if all(_INTEGER.fullmatch(value) or _DECIMAL.fullmatch(value) for value in values):
+    if all(_is_integer(value) or _DECIMAL.fullmatch(value) for value in values):
         return TextType.QUANTITY if _are_amounts(values, keys) else TextType.VERSION
     if all(map(_is_version_or_integer, values)):
         return TextType.VERSION
-    if all(map(_AMOUNT.fullmatch, values)):
+    if all(map(_AMOUNT.fullmatch, values)) and any(value.endswith("i") for value in values):
         return TextType.QUANTITY
     return TextType.STRING
 

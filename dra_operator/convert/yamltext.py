@@ -116,28 +116,30 @@ def _dumper(body: str) -> YAML:
     dumper = YAML(typ="rt")
     dumper.preserve_quotes = True
     dumper.width = 2**16
-    offset = _sequence_offset(body)
-    dumper.indent(mapping=2, sequence=2 + offset, offset=offset)
+    dumper.brace_single_entry_mapping_in_flow_sequence = True
+    mapping, offset = _indents(body)
+    dumper.indent(mapping=mapping, sequence=2 + offset, offset=offset)
     return dumper
 
 
-def _sequence_offset(body: str) -> int:
-    """How far the text indents `-` below its key: 0 or 2."""
-    try:
-        root = pyyaml.compose(body, Loader=_LOADER)
-    except pyyaml.YAMLError:
-        return 0
-    todo = [root]
-    while todo:
+def _indents(body: str) -> tuple[int, int]:
+    """How far the text indents a mapping below its key, and `-` below its key, where they first appear; else 2 and 0."""
+    mapping = offset = None
+    todo = [pyyaml.compose(body, Loader=_LOADER)]
+    while todo and (mapping is None or offset is None):
         node = todo.pop(0)
-        if isinstance(node, pyyaml.MappingNode):
-            for key, value in node.value:
-                if isinstance(value, pyyaml.SequenceNode) and not value.flow_style and value.value:
-                    return 2 if value.start_mark.column > key.start_mark.column else 0
-                todo.append(value)
-        elif isinstance(node, pyyaml.SequenceNode):
+        if isinstance(node, pyyaml.SequenceNode):
             todo += node.value
-    return 0
+        if not isinstance(node, pyyaml.MappingNode):
+            continue
+        for key, value in node.value:
+            further = value.start_mark.column - key.start_mark.column
+            if isinstance(value, pyyaml.SequenceNode) and not value.flow_style and value.value and offset is None:
+                offset = max(further, 0)
+            elif isinstance(value, pyyaml.MappingNode) and not value.flow_style and mapping is None:
+                mapping = max(further, 1)
+            todo.append(value)
+    return mapping or 2, offset or 0
 
 
 def _dump(dumper: YAML, value: Any) -> str:

@@ -174,19 +174,23 @@ class Invariants:
             self._bound(pod)
 
     def _bound(self, pod: Object) -> None:
-        """A pod that the scheduler bound has all its claims, reserved for it, and reachable from its node."""
+        """What the scheduler bound is where its devices are."""
         node = self._world.server.store.get(NODES, Key("", node_of(pod) or ""))
+        for claim_key, claim in self._claims_of(pod):
+            found = allocation(claim) if claim is not None else None
+            if node is not None and found is not None and not reaches(found, node):
+                rule = "devices are reachable from the node"
+                self._broken(rule, f"pod {key(pod)}", f"claim {claim_key} is not on {node_of(pod)}")
+
+    def _without_claims(self, pod: Object) -> None:
+        """A pod on a node has all its claims, reserved for it; else its kubelet waits for ever."""
+        if not node_of(pod) or terminal(pod) or deleting(pod):
+            return
         for claim_key, claim in self._claims_of(pod):
             found = allocation(claim) if claim is not None else None
             if claim is None or found is None or not reserved_for(claim, uid(pod)):
                 self._broken(
                     "a bound pod has its claims", f"pod {key(pod)}", f"claim {claim_key} is not allocated and reserved"
-                )
-            elif node is not None and not reaches(found, node):
-                self._broken(
-                    "devices are reachable from the node",
-                    f"pod {key(pod)}",
-                    f"claim {claim_key} is not on {node_of(pod)}",
                 )
 
     def _claims_of(self, pod: Object) -> Iterator[tuple[Key, Object | None]]:
@@ -232,6 +236,7 @@ class Invariants:
                 self._left_over(claim)
         for pod in self._world.server.store.listed(PODS):
             self._stuck(pod)
+            self._without_claims(pod)
         found = list(self.violations)
         del self.violations[before:]
         return found

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 Object = dict[str, Any]
 
 
 def clone(value: Any) -> Any:
-    """A deep copy of a JSON value; several times faster than `copy.deepcopy`, which must expect anything."""
+    """A deep copy of a JSON value; many times faster than `copy.deepcopy`, which must expect anything."""
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except TypeError:
+        return _clone(value)
+
+
+def _clone(value: Any) -> Any:
+    """For what orjson cannot write: integers beyond 64 bits."""
     if isinstance(value, dict):
-        return {key: clone(item) for key, item in value.items()}
+        return {key: _clone(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [clone(item) for item in value]
+        return [_clone(item) for item in value]
     return value
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from dra_operator.api.errors import InvalidObject
 from dra_operator.api.meta import Key
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
@@ -22,6 +25,8 @@ from dra_operator.cluster.rest import (
     Request,
     Resource,
 )
+
+Device = tuple[str | None, str | None, str | None]
 
 #: How long pods stay on a node that is gone (the pod collector's quarantine).
 _QUARANTINE = 40.0
@@ -124,7 +129,18 @@ class DeviceTaintEviction(Actor):
     user = TAINT_EVICTION
     watches = {DEVICE_TAINT_RULES: 0.02, RESOURCE_SLICES: 0.02, RESOURCE_CLAIMS: 0.02, PODS: 0.02}  # noqa: RUF012
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._published: dict[str, dict[Device, tuple[Taint, ...]]] = {}
+
     def on_change(self, resource: Resource, change: Change) -> None:
+        if resource is DEVICE_TAINT_RULES:
+            self._learn_rule(change)
+        elif resource is RESOURCE_SLICES:
+            before = self._published.get(change.object["metadata"]["name"], {})
+            if self._learn_slice(change) == before:
+                return
         if change.type == "DELETED":
             return
         if resource is PODS:
@@ -164,50 +180,45 @@ class DeviceTaintEviction(Actor):
     def _evictable(self, pod: Object, claim: Object) -> bool:
         return bool(node_of(pod)) and not deleting(pod) and not terminal(pod) and reserved_for(claim, uid(pod))
 
+    def _learn_rule(self, change: Change) -> None:
+        name = change.object["metadata"]["name"]
+        self._rules.pop(name, None)
+        if change.type != "DELETED":
+            with contextlib.suppress(InvalidObject):
+                self._rules[name] = DeviceTaintRule.from_dict(change.object)
+
+    def _learn_slice(self, change: Change) -> dict[Device, tuple[Taint, ...]]:
+        """Taints that the driver itself puts on devices."""
+        name = change.object["metadata"]["name"]
+        found: dict[Device, tuple[Taint, ...]] = {}
+        if change.type != "DELETED":
+            with contextlib.suppress(InvalidObject):
+                item = ResourceSlice.from_dict(change.object)
+                found = {
+                    (item.driver, item.pool, device.name): device.taints for device in item.devices if device.taints
+                }
+        self._published.pop(name, None)
+        if found:
+            self._published[name] = found
+        return found
+
     def _deadline(self, claim: Object) -> float | None:
         """When the claim's consumers must go because of taints on its devices; None = never."""
-        results = dig(claim, "status", "allocation", "devices", "results") or ()
-        if not results:
+        if not self._rules and not self._published:
             return None
-        rules = list(self._rules())
         times: list[float] = []
-        for result in results:
-            taints = [
-                rule.taint
-                for rule in rules
-                if rule.selects
-                and all(
-                    wanted is None or wanted == result.get(field)
-                    for wanted, field in ((rule.driver, "driver"), (rule.pool, "pool"), (rule.device, "device"))
-                )
-            ] + self._published(result)
-            evicting = [taint for taint in taints if taint.effect == "NoExecute"]
+        for result in dig(claim, "status", "allocation", "devices", "results") or ():
+            evicting = [taint for taint in self._taints(result) if taint.effect == "NoExecute"]
             tolerations = [Toleration.from_dict(item) for item in result.get("tolerations") or ()]
             if evicting and (when := _eviction_time(evicting, tolerations, self.now)) is not None:
                 times.append(when)
         return min(times, default=None)
 
-    def _rules(self) -> list[DeviceTaintRule]:
-        found: list[DeviceTaintRule] = []
-        for item in self.store.listed(DEVICE_TAINT_RULES):
-            try:
-                found.append(DeviceTaintRule.from_dict(item))
-            except InvalidObject:
-                continue
-        return found
-
-    def _published(self, result: dict[str, str]) -> list[Taint]:
-        """Taints that the driver itself puts on the device."""
-        for item in self.store.all(RESOURCE_SLICES):
-            if dig(item, "spec", "driver") != result.get("driver") or dig(item, "spec", "pool", "name") != result.get(
-                "pool"
-            ):
-                continue
-            try:
-                devices = ResourceSlice.from_dict(item).devices
-            except InvalidObject:
-                continue
-            for device in devices:
-                if device.name == result.get("device") and device.taints:
-                    return list(device.taints)
-        return []
+    def _taints(self, result: Object) -> Iterator[Taint]:
+        device = result.get("driver"), result.get("pool"), result.get("device")
+        for rule in self._rules.values():
+            wanted = rule.driver, rule.pool, rule.device
+            if rule.selects and all(part in (None, mine) for part, mine in zip(wanted, device, strict=True)):
+                yield rule.taint
+        for found in self._published.values():
+            yield from found.get(device, ())

@@ -269,7 +269,8 @@ class _Compiler:
     def branch(self, node: Expr) -> Closure:
         """One side of a conditional, which reads a name or a part without the name being charged."""
         run = self.compile(node)
-        return self.charged(run, -1) if _is_attribute(node) and self.fold(node) is MISSING else run
+        tested = isinstance(node, Select) and node.test
+        return self.charged(run, -1) if _is_attribute(node) and not tested and self.fold(node) is MISSING else run
 
     def equality(self, node: Call) -> Closure:
         left, right = map(self.compile, node.args)
@@ -386,7 +387,8 @@ class _Compiler:
         body = self.compile(node.body)
         filter_ = None if node.filter is None else self.compile(node.filter)
         self.scopes.pop()
-        return loops.loop(loops.Loop(node.kind, range_, slot, slot2, body, filter_))
+        is_constant = self.fold(node.body) is not MISSING
+        return loops.loop(loops.Loop(node.kind, range_, slot, slot2, body, filter_, is_constant))
 
 
 def _read(slot: int) -> Closure:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dra_operator.cel.closures import Closure
+from dra_operator.cel.costs import LIST_COST
 from dra_operator.cel.errors import CostLimitError, EvaluationError
 from dra_operator.cel.operators import MISSING
 from dra_operator.cel.values import DeviceMap, map_key, no_overload, original_key, shown, type_name
@@ -18,7 +19,7 @@ __all__ = ["Loop", "bind", "bound", "loop"]
 
 
 class Loop(NamedTuple):
-    """A macro taken apart: closures, and the frame slots of its variables."""
+    """A macro taken apart: closures, the frame slots of its variables, whether its body is a constant."""
 
     kind: str
     range: Closure
@@ -26,6 +27,7 @@ class Loop(NamedTuple):
     slot2: int | None
     body: Closure
     filter: Closure | None
+    constant: bool
 
 
 def _singles(value: Any) -> Sequence[Any]:
@@ -55,10 +57,16 @@ _KEPT = {"filter": 12, "existsOne": 2}
 _LEFT_OUT = 0
 
 
+def _round(macro: Loop) -> int:
+    # A list of one constant is a constant, and costs nothing.
+    free = LIST_COST if macro.constant and macro.kind in ("map", "transformList") else 0
+    return _ROUND[macro.kind] - free
+
+
 def loop(macro: Loop) -> Closure:
     """The closure of a macro."""
     step = _STEPS[macro.kind]
-    rounds, end = _ROUND[macro.kind], _END.get(macro.kind, 1)
+    rounds, end = _round(macro), _END.get(macro.kind, 1)
     # With a filter, what an element costs depends on whether it passes.
     always = rounds if macro.filter is None else 0
     slot, slot2 = macro.slot, macro.slot2
@@ -123,10 +131,11 @@ class _Quantifier:
 class _Collector:
     """What the collecting macros share: a condition whose last error wins over everything."""
 
-    __slots__ = ("body", "filter", "kind", "problem")
+    __slots__ = ("body", "filter", "kept", "kind", "problem")
 
     def __init__(self, macro: Loop) -> None:
         self.kind = macro.kind
+        self.kept = _KEPT.get(macro.kind, _round(macro))
         self.body = macro.body
         self.filter = macro.filter
         self.problem: EvaluationError | None = None
@@ -143,7 +152,7 @@ class _Collector:
                 self.problem = error
                 return False
             if frame[1] is not None:
-                frame[1].charge(_KEPT.get(self.kind, _ROUND[self.kind]) if value else _LEFT_OUT)
+                frame[1].charge(self.kept if value else _LEFT_OUT)
             if not value:
                 return False
         if self.problem is None:

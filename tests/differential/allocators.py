@@ -35,9 +35,7 @@ class Verdict:
 def compare(problem: dict[str, Any], answer: dict[str, Any]) -> Verdict:
     """FirstFit against the in-tree answer."""
     document = read_document(problem)
-    result = solve(
-        Problem(document.claims, document.nodes, strategy=Strategy.FirstFit), document.inventory.snapshot()
-    )
+    result = solve(Problem(document.claims, document.nodes, strategy=Strategy.FirstFit), document.inventory.snapshot())
     if isinstance(result, Solved):
         faults = validate(document.inventory.snapshot(), document.claims, result.allocations, result.node)
         if faults:
@@ -73,9 +71,7 @@ def _against_none(document: Document, result: Result) -> Verdict:
     return _unsolvable(document, f"in-tree found nothing, ours failed: {result.message}")
 
 
-def _against_results(
-    problem: dict[str, Any], document: Document, result: Result, answer: dict[str, Any]
-) -> Verdict:
+def _against_results(problem: dict[str, Any], document: Document, result: Result, answer: dict[str, Any]) -> Verdict:
     allocations = tuple(Allocation.from_dict(item) for item in answer["results"])
     faults = validate(document.inventory.snapshot(), document.claims, allocations, answer["node"])
     if isinstance(result, Solved):
@@ -89,7 +85,9 @@ def _against_results(
             return Verdict(True)
         if _order(document, result.allocations, result.node) < _order(document, allocations, answer["node"]):
             return Verdict(False, ours="an earlier solution that in-tree does not see")
-        return Verdict(False, why=f"other devices than in-tree: {_devices(result.allocations)}, {_devices(allocations)}")
+        return Verdict(
+            False, why=f"other devices than in-tree: {_devices(result.allocations)}, {_devices(allocations)}"
+        )
     if not faults:
         return Verdict(False, why=f"in-tree solved it validly, ours did not: {result}")
     return _unsolvable(document, f"the in-tree result is invalid: {faults[0]}")

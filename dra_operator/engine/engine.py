@@ -117,10 +117,11 @@ class Engine:
         self._give_up_late_writes(now)
         looked_at = list(self._state.dirty_claims)
         decisions: list[Decision] = list(self._state.writes.repeats(now))
-        decisions += self._lifecycle.take_in(now)
         if writing:
-            decisions += self._ownership.strays(looked_at, now)
+            # Before anything is ungated: a pod must not be bound to devices that are about to be given up.
             decisions += self._ownership.collisions(looked_at, now)
+            decisions += self._ownership.strays(looked_at, now)
+        decisions += self._lifecycle.take_in(now)
         decisions += self._queue.run(now, writing=writing)
         quiet = now - self._queue.last_placement >= self._state.settings.report_settle
         decisions += self._reporter.write(now, quiet=quiet)

@@ -106,10 +106,10 @@ class Lifecycle:
     def _look_at_pod(self, pod: Pod, now: float) -> list[Decision]:
         state = self._state
         found = membership(pod, state.view)
-        if GATE not in pod.gates and state.writes.get(pod.meta.uid) is not None and pod.node_name is None:
+        if GATE not in pod.gates:
             self._end_ungating(pod)
         match found.standing:
-            case Standing.PLACE:
+            case Standing.PLACE | Standing.REPAIR:
                 return self._advance(pod, found, now)
             case Standing.LEAVE:
                 state.drop_unit(UnitKey("pod", pod.key))
@@ -165,7 +165,7 @@ class Lifecycle:
     def _bind(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
         """All that is ours is allocated, and our watch has shown it."""
         state = self._state
-        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None:
+        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None or pod.node_name is not None:
             return []
         allocations = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
         node, misfits = self._placer.nodes_for(pod, allocations, now)

@@ -181,8 +181,8 @@ class Placer:
     def _candidates(self, pod: Pod | None, fixed: list[Allocation]) -> list[str] | None:
         """The nodes worth asking about; None for all. A DaemonSet's pod or a pinned one names its node itself."""
         names = [name for name in map(self._state.only_node, fixed) if name is not None]
-        if pod is not None and pod.pinned_to is not None:
-            names.append(pod.pinned_to)
+        if pod is not None and (pod.node_name or pod.pinned_to) is not None:
+            names.append(str(pod.node_name or pod.pinned_to))
         if not names:
             return None
         return [names[0]] if all(name == names[0] for name in names) and names[0] in self._state.ledger.nodes else []
@@ -208,6 +208,8 @@ class Placer:
         return fits
 
     def _misfit(self, pod: Pod, name: str, avoided: dict[str, str], *, empty: bool) -> Misfit | None:
+        if pod.node_name == name:
+            return None  # it is there already
         if name in avoided:
             return Misfit(f"avoided for a while ({avoided[name]})")
         return self._state.ledger.misfit(pod, name, empty=empty)
@@ -222,6 +224,7 @@ class Placer:
         if pod is None:
             return (specs, policy, selectors)
         return (
+            pod.node_name,
             specs,
             policy,
             selectors,

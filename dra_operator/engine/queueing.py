@@ -154,6 +154,8 @@ class Queue:
 
     def _try(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
         state = self._state
+        if any(state.writes.get(state.view.claims[key].uid) is not None for key in unit.claims):
+            return []  # a unit before it in this pass shares a claim with it; the watch will bring it back
         pod = self._pod(unit)
         unit.tried = state.changes
         unit.attempts += 1
@@ -194,7 +196,7 @@ class Queue:
             self._announce(unit, pod)
         if unit.impossible:
             self._state.drop_hold(unit.key)
-        if not writing or pod is None:
+        if not writing or pod is None or pod.node_name is not None:
             return []
         seen = [self._state.view.claims[key] for key in unit.claims]
         if any(claim.allocated for claim in seen):

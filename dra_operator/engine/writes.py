@@ -84,6 +84,9 @@ class Writes:
         allocation: Allocation | None = None,
         node: str | None = None,
     ) -> None:
+        """Note a write as sent. Raises RuntimeError if the object has one open: two could both be carried out."""
+        if decision.uid in self._open:
+            raise RuntimeError(f"{self._open[decision.uid].decision} is not settled, so this must wait: {decision}")
         self._open[decision.uid] = Write(decision, unit, version, Stage.SENT, now, allocation, node)
         self._in_flight[decision.id] = decision.uid
 

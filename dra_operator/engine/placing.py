@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Candidates, Failed, Problem, Solved, Strategy, candidates, solve
 from dra_operator.api.claims import Allocation
@@ -39,7 +40,7 @@ class Placer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked]] = {}
+        self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked, list[str]]] = {}
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
 
     def place(
@@ -71,7 +72,7 @@ class Placer:
         if signature is not None:
             known = self._failures.get(failure)
             if known is not None and known[0] == state.moment:
-                return known[1]
+                return _renamed(known[1], known[2], [claim.claim.meta.name for claim in todo])
         outcome = self._solve(unit, pod, todo, fixed, avoided, moving, forbidden, empty=False)
         if isinstance(outcome, Placed):
             return outcome
@@ -79,7 +80,7 @@ class Placer:
         if signature is not None:
             if len(self._failures) > 10_000:
                 self._failures.clear()
-            self._failures[failure] = (state.moment, blocked)
+            self._failures[failure] = (state.moment, blocked, [claim.claim.meta.name for claim in todo])
         return blocked
 
     def candidates(self, unit: Unit) -> Candidates | None:
@@ -237,3 +238,11 @@ class Placer:
             pod.priority,
             pod.preemption_policy,
         )
+
+
+def _renamed(blocked: Blocked, old: list[str], new: list[str]) -> Blocked:
+    """What was found for one unit, told of another that is the same but for the names of its claims."""
+    message = blocked.blocker.message
+    for before, after in zip(old, new, strict=True):
+        message = re.sub(rf"(claim (?:[\w.-]+/)?){re.escape(before)}(?![\w.-])", rf"\g<1>{after}", message)
+    return replace(blocked, blocker=replace(blocked.blocker, message=message))

@@ -115,8 +115,9 @@ class Lifecycle:
                 state.drop_unit(UnitKey("pod", pod.key))
                 return self._leave(pod, now)
             case _:
-                if found.standing is not Standing.INCOMPLETE or state.ledger.place_of(pod.meta.uid) is None:
-                    state.drop_unit(UnitKey("pod", pod.key))
+                state.drop_unit(UnitKey("pod", pod.key))
+                if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
+                    state.made_room()
                 if found.standing in (Standing.BOUND, Standing.GONE):
                     state.writes.gone(pod.meta.uid)
                 return []
@@ -153,7 +154,7 @@ class Lifecycle:
         if any(state.writes.get(claim.uid) is not None for claim in seen):
             return []
         if any(claim.managed and not claim.allocated for claim in seen):
-            if GATE in pod.gates and state.ledger.vacate(pod.meta.uid):
+            if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
                 state.made_room()
             self._wait(unit, priority_of_pod(pod, seen, state), now)
             return []

@@ -17,10 +17,11 @@ from dra_operator.allocator.problem import (
     Unsolved,
     Warning,
 )
-from dra_operator.allocator.solving import solve
+from dra_operator.allocator.solving import attempt, solve
+from dra_operator.allocator.trial import Trial, trial
 from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
-    "Candidates", "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Violation",
-    "Warning", "candidates", "solve", "validate",
+    "Candidates", "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "Trial", "UnitConstraint", "Unsolved",
+    "Violation", "Warning", "attempt", "candidates", "solve", "trial", "validate",
 ]  # fmt: skip

@@ -191,7 +191,9 @@ def _initial_names(asks: list[_Ask], names: dict[_Ask, str], notes: Notes) -> di
     """An init container ends before the others begin, so its devices are some of theirs."""
     found: dict[_Ask, str] = {}
     for ask in asks:
-        same = [other for other in names if other.resource == ask.resource and other.count >= ask.count]
+        # A sidecar that starts before it runs beside it.
+        later = [other for other in names if other.field == "containers" or other.index > ask.index]
+        same = [other for other in later if other.resource == ask.resource and other.count >= ask.count]
         if not same:
             raise Untranslatable(
                 ask.path,

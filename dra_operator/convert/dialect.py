@@ -27,6 +27,7 @@ from dra_operator.convert.values import (
     text,
 )
 
+VERSION = "resource.k8s.io/v1"
 #: The name of the one request that a claim of the dialect makes.
 REQUEST = "device"
 #: How documents spell the field of a selector that holds its expression.
@@ -164,7 +165,11 @@ def observe_types(dictionary: Dictionary) -> Iterator[str]:
 
 
 def selectors(value: Object) -> Iterator[tuple[FieldPath, str]]:
-    """The expressions of the dialect in an object, with the paths of the selectors that hold them."""
+    """The expressions of the dialect in an object, with the paths of the selectors that hold them.
+
+    Those that stand where v1 has them count as well, unless the object says that it is v1.
+    """
+    current = value.get("apiVersion") == VERSION
     for path, item in mappings_below(value.get("spec"), ("spec",)):
         if len(path) < 2 or not isinstance(path[-1], int) or path[-2] != "selectors":
             continue
@@ -172,7 +177,7 @@ def selectors(value: Object) -> Iterator[tuple[FieldPath, str]]:
             if isinstance(item.get(name), str):
                 yield path, item[name]
         expression = dig(item, "cel", "expression")
-        if isinstance(expression, str) and _is_dialect(expression):
+        if not current and isinstance(expression, str) and _is_dialect(expression):
             yield path, expression
 
 
@@ -260,7 +265,7 @@ def convert_claim(value: Object, plan: Plan, notes: Notes) -> dict[str, Any]:
 
 
 def _versioned(value: Object, spec: Any) -> dict[str, Any]:
-    result = {**value, "apiVersion": "resource.k8s.io/v1"}
+    result = {**value, "apiVersion": VERSION}
     if spec is not None:
         result["spec"] = spec
     return result

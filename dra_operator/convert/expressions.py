@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, Select
-from dra_operator.cel.guards import access_of
+from dra_operator.cel.guards import within_domain
 from dra_operator.cel.values import Uint
 from dra_operator.convert.texttypes import TextType
 
@@ -132,7 +132,7 @@ def is_dialect(root: Expr) -> bool:
 
 
 def _dialect_reads(node: Expr) -> Iterator[str]:
-    if access_of(node) is not None:
+    if within_domain(node):
         return
     key = key_of(node)
     if key is not None:
@@ -245,7 +245,7 @@ def _other(node: Expr) -> Iterator[Use]:
         case Call(function="size", target=None, args=[argument]) if (key := key_of(argument)) is not None:
             yield Use(key, forced=TextType.STRING)
             return
-    if access_of(node) is not None:
+    if within_domain(node):
         return
     key = key_of(node)
     if key is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dra_operator.convert.dialect import claim_spec, is_claim_spec
+from dra_operator.convert.dialect import VERSION, claim_spec, is_claim_spec
 from dra_operator.convert.names import is_label, joined
 from dra_operator.convert.plan import Notes, Plan
 from dra_operator.convert.remarks import FieldPath, Untranslatable
 from dra_operator.convert.values import Object, changed, dig, items, mapping, only, replaced, text
-from dra_operator.convert.versions import VERSION, claim_devices
+from dra_operator.convert.versions import claim_devices
 
 _INLINE = "resourceClaimTemplates"
 _REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")

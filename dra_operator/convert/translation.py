@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dra_operator.cel.ast import Call, Comprehension, Expr, ListExpr, Literal, Select
-from dra_operator.cel.guards import Access, access_of, conjunction, disjunction, guarded
+from dra_operator.cel.guards import Access, conjunction, disjunction, guarded, within_domain
 from dra_operator.cel.parser import parse
 from dra_operator.cel.unparse import unparse
 from dra_operator.convert.dictionary import Dictionary
@@ -183,7 +183,7 @@ class _Translator:
                 return self.method(node, function, found)
             case Call(function="size", target=None, args=[argument]) if (sized := key_of(argument)) is not None:
                 return Call(0, "size", [self.access(sized, TextType.STRING).expr()])
-        if access_of(node) is not None or not is_dialect(node):
+        if within_domain(node) or not is_dialect(node):
             return node
         if isinstance(node, Comprehension):
             raise Untyped("a macro whose body reads text attributes cannot be translated; write its cases out")

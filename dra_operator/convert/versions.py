@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dra_operator.convert.dialect import VERSION
 from dra_operator.convert.names import is_identifier
 from dra_operator.convert.plan import Notes, Plan
 from dra_operator.convert.remarks import FieldPath, Untranslatable
 from dra_operator.convert.values import Object, changed, dig, items, mapped, mapping, only, text
 
 GROUP = "resource.k8s.io"
-VERSION = f"{GROUP}/v1"
 
 #: Versions whose objects are read here. ResourcePoolStatusRequest has no other version than v1alpha3 yet.
 OLD_VERSIONS = frozenset({f"{GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")})

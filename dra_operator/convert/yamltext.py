@@ -17,8 +17,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.convert.comments import lost
-from dra_operator.convert.remarks import FieldPath
 from dra_operator.convert.values import Object
 
 __all__ = ["Part", "rewrite"]
@@ -84,7 +84,10 @@ def _set(value: Any, path: FieldPath, new: Any) -> Any:
 
 def _kept(body: str, parts: Sequence[Part], wanted: list[Any]) -> list[str] | None:
     """The documents with the text kept; None where that does not work."""
-    if any(isinstance(event, pyyaml.AliasEvent) or getattr(event, "anchor", None) for event in pyyaml.parse(body, Loader=_LOADER)):
+    if any(
+        isinstance(event, pyyaml.AliasEvent) or getattr(event, "anchor", None)
+        for event in pyyaml.parse(body, Loader=_LOADER)
+    ):
         return None
     dumper = _dumper(body)
     try:

@@ -81,7 +81,7 @@ def test_long_junctions_get_a_line_a_term() -> None:
     assert unparse(tree, width=200) == "aaaaaaaa == 1 && (bbbbbbbb == 2 || c) && d"
 
 
-@pytest.mark.parametrize("text", ["plain", "it's", "\"it's\"", "a\\b\n", "é", "\x00\x7f"])
+@pytest.mark.parametrize("text", ["plain", "it's", '"it\'s"', "a\\b\n", "é", "\x00\x7f"])
 def test_quoted(text: str) -> None:
     tree = parse(quoted(text))
     assert isinstance(tree, Literal)

@@ -182,5 +182,7 @@ spec:
     assert code == 0
     (tmp_path / "new.yaml").write_text(out)
     _, out, _ = run("simulate", "-o", "json", "-f", str(tmp_path / "new.yaml"))
-    taken = {f"{device['pool']}/{device['device']}" for claim in json.loads(out)["claims"] for device in claim["devices"]}
+    taken = {
+        f"{device['pool']}/{device['device']}" for claim in json.loads(out)["claims"] for device in claim["devices"]
+    }
     assert taken == wanted

@@ -49,7 +49,11 @@ def test_no_comment_is_lost(file: Path) -> None:
 
 
 def test_comments_are_told_from_text() -> None:
-    assert comments("# one\na: b#c  # two\nd: '# no'\ne: |\n  # text\n  x # text\nf: [a, # three\n b]\n#\n") == ["one", "two", "three"]
+    assert comments("# one\na: b#c  # two\nd: '# no'\ne: |\n  # text\n  x # text\nf: [a, # three\n b]\n#\n") == [
+        "one",
+        "two",
+        "three",
+    ]
     assert comments("a: [}") == []
 
 

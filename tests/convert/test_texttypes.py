@@ -65,7 +65,9 @@ def test_evidence(evidence: Evidence, wanted: TextType) -> None:
     assert evidence.type() is wanted
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("8.0", "8.0.0"), ("8", "8.0.0"), ("v1.2", "1.2.0"), ("535.104.05", "535.104.5")])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("8.0", "8.0.0"), ("8", "8.0.0"), ("v1.2", "1.2.0"), ("535.104.05", "535.104.5")]
+)
 def test_versions(text: str, wanted: str) -> None:
     assert version(text) == wanted
 

@@ -78,9 +78,13 @@ class Index:
                     self._consider(item, work)
             changed &= self.known.shared_pools
             if changed:
-                for state in states.populated():
+                # States without nodes as well: they may get some again, in a later call.
+                for state in [*self.answers, *self._ready]:
                     if not changed.isdisjoint(state.view.shared_pools):
                         self.answers.pop(state, None)
+                        self._ready.pop(state, None)
+                for state in states.populated():
+                    if not changed.isdisjoint(state.view.shared_pools):
                         self._consider(state, work)
         self._cursor = end
         if len(self.answers) > 16_384:

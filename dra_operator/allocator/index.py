@@ -42,9 +42,7 @@ class Answer:
 class Index:
     """`forbidden` are devices without a home; those of single nodes are the caller's business."""
 
-    def __init__(
-        self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]
-    ) -> None:
+    def __init__(self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]) -> None:
         self.known, self.strategy, self.demand, self.forbidden = known, strategy, demand, forbidden
         self.answers: dict[State, Answer] = {}
         #: States that could not be worked out within some budget.

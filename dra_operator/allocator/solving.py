@@ -141,7 +141,7 @@ class _Solver:
             yield from self.problem.nodes
             return
         ready = [answer.state.nodes for answer in index.ready()]
-        lists = [names for names in ready]
+        lists = list(ready)
         if self.held:
             lists.append(sorted(self.held))
         if len(lists) <= 1 and not self.held:
@@ -181,7 +181,8 @@ class _Solver:
     def _settled(self, chosen: Place, answer: Answer) -> bool:
         """Can no node of this state, nor of worse ones, be better?"""
         best, rank = chosen[1].rank, answer.rank
-        assert best is not None and rank is not None
+        assert best is not None
+        assert rank is not None
         if self.problem.cost is None:
             return rank > best
         return rank[0] > best[0] or (not self.problem.cost(chosen[0].name) and rank > best)

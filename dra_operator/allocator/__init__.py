@@ -11,16 +11,33 @@ from dra_operator.allocator.problem import (
     Problem,
     RequestStats,
     Result,
+    SelectorWarning,
     Solved,
     Strategy,
     UnitConstraint,
     Unsolved,
-    Warning,
 )
-from dra_operator.allocator.solving import solve
+from dra_operator.allocator.solving import attempt, solve
+from dra_operator.allocator.trial import Trial, trial
 from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
-    "Candidates", "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "UnitConstraint", "Unsolved", "Violation",
-    "Warning", "candidates", "solve", "validate",
+    "Candidates",
+    "Demand",
+    "Failed",
+    "Problem",
+    "RequestStats",
+    "Result",
+    "SelectorWarning",
+    "Solved",
+    "Strategy",
+    "Trial",
+    "UnitConstraint",
+    "Unsolved",
+    "Violation",
+    "attempt",
+    "candidates",
+    "solve",
+    "trial",
+    "validate",
 ]  # fmt: skip

@@ -55,7 +55,9 @@ class Term:
                 continue
             have, limits = left.get(position, self.limits[position]), self.limits[position]
             units.append(min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1))
-            part = max(part, max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0))
+            part = max(
+                part, max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
+            )
         if self.count == 1:
             return sum(units) * part
         # Each claim needs distinct devices, so a device serves a claim at most once.
@@ -71,7 +73,7 @@ def terms_of(table: Table, way: Way, count: int, weight: float) -> Term:
     for rule in way.constraints:
         if not table.plan.rules[rule].distinct:
             groups = [group & members for group in groups for members in column.masks.get(rule, {}).values()]
-    takes = {order[bit]: column.takes[bit] for bit in range(len(order)) if table.multi & column.usable >> bit & 1}
+    takes = {order[bit]: column.takes[bit] for bit in range(len(order)) if (table.multi & column.usable) >> bit & 1}
     limits = {order[bit]: table.limits[bit] for bit in range(len(order)) if table.multi >> bit & 1}
     return Term(weight, max(count, 1), tuple(_positions(group, order) for group in groups if group), takes, limits)
 

@@ -42,9 +42,7 @@ class Answer:
 class Index:
     """`forbidden` are devices without a home; those of single nodes are the caller's business."""
 
-    def __init__(
-        self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]
-    ) -> None:
+    def __init__(self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]) -> None:
         self.known, self.strategy, self.demand, self.forbidden = known, strategy, demand, forbidden
         self.answers: dict[State, Answer] = {}
         #: States that could not be worked out within some budget.
@@ -78,9 +76,13 @@ class Index:
                     self._consider(item, work)
             changed &= self.known.shared_pools
             if changed:
-                for state in states.populated():
+                # States without nodes as well: they may get some again, in a later call.
+                for state in [*self.answers, *self._ready]:
                     if not changed.isdisjoint(state.view.shared_pools):
                         self.answers.pop(state, None)
+                        self._ready.pop(state, None)
+                for state in states.populated():
+                    if not changed.isdisjoint(state.view.shared_pools):
                         self._consider(state, work)
         self._cursor = end
         if len(self.answers) > 16_384:

@@ -190,12 +190,12 @@ class Memory(FilterSource):
             return self._held[2], self._held[3]
         by_node: dict[str, int] = {}
         homeless = set()
-        for id in forbidden:
-            offer = inventory.offer(id)
+        for device_id in forbidden:
+            offer = inventory.offer(device_id)
             if offer is None:
                 continue
             if offer.home is None:
-                homeless.add(id)
+                homeless.add(device_id)
             else:
                 by_node[offer.home] = by_node.get(offer.home, 0) | 1 << offer.position
         self._held = forbidden, inventory.published, by_node, frozenset(homeless)

@@ -163,7 +163,8 @@ class _Builder:
                     self.ways[position] = _with_rule(way, len(self.rules) - 1)
         ways = tuple(self.ways)
         requirements = tuple(
-            Requirement(item.claim, item.name, tuple(ways[way.index] for way in item.ways)) for item in self.requirements
+            Requirement(item.claim, item.name, tuple(ways[way.index] for way in item.ways))
+            for item in self.requirements
         )
         reads: set[Attribute] | None = set()
         for way in ways:
@@ -182,9 +183,7 @@ class _Builder:
             linked=tuple(sorted(linked)),
         )
 
-    def _way(
-        self, claim: int, request: int, sub: int, name: str, detail: RequestDetail, rules: tuple[int, ...]
-    ) -> Way:
+    def _way(self, claim: int, request: int, sub: int, name: str, detail: RequestDetail, rules: tuple[int, ...]) -> Way:
         device_class = self.used[detail.device_class_name] = self.classes[detail.device_class_name]
         way = Way(
             index=len(self.ways),

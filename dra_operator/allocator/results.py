@@ -62,21 +62,21 @@ class Assembler:
         )
 
     def _result(self, claim: ResourceClaim, way: Way, offer: Offer, index: int, seed: str) -> DeviceResult:
-        id, device, detail = offer.id, offer.device, way.detail
+        device_id, device, detail = offer.id, offer.device, way.detail
         if not device.allow_multiple and not device.binding_conditions and not offer.slice.skip_node_operations:
             if not detail.tolerations and not way.admin:
-                return DeviceResult(way.name, id.driver, id.pool, id.device)
+                return DeviceResult(way.name, device_id.driver, device_id.pool, device_id.device)
         share_id, consumed = None, NO_CAPACITY
         if device.allow_multiple and self._features.consumable_capacity:
             consumed = consumption(detail.capacity, device, self._features.fractional_capacity_range) or NO_CAPACITY
             owner = claim.meta.uid or str(claim.key)
-            share_id = str(uuid5(SHARES, f"{seed}/{owner}/{way.name}/{index}/{id}"))
+            share_id = str(uuid5(SHARES, f"{seed}/{owner}/{way.name}/{index}/{device_id}"))
         bound = self._features.device_binding_and_status
         return DeviceResult(
             request=way.name,
-            driver=id.driver,
-            pool=id.pool,
-            device=id.device,
+            driver=device_id.driver,
+            pool=device_id.pool,
+            device=device_id.device,
             admin_access=way.admin,
             tolerations=detail.tolerations,
             binding_conditions=device.binding_conditions if bound else (),

@@ -37,6 +37,20 @@ def solve(problem: Problem, snapshot: Snapshot) -> Result:
     return _Solver(problem, inventory, memory, known).solve()
 
 
+def attempt(problem: Problem, snapshot: Snapshot) -> Solved | None:
+    """As `solve`, but without the work of saying why not."""
+    inventory = snapshot.inventory
+    memory = memory_of(inventory)
+    known = memory.known(problem)
+    if isinstance(known, Failed):
+        return None
+    if problem.admin_access is not None and _refused_admin(problem, known) is not None:
+        return None
+    solver = _Solver(problem, inventory, memory, known)
+    place = solver.place()
+    return None if place is None or isinstance(place, Failed) else solver.solved(*place)
+
+
 def _refused_admin(problem: Problem, known: Known) -> Failed | None:
     assert problem.admin_access is not None
     for way in known.plan.ways:
@@ -62,20 +76,23 @@ class _Solver:
         self.allowed = None if problem.nodes is None else frozenset(problem.nodes)
 
     def solve(self) -> Result:
-        problem = self.problem
-        if problem.ignore_usage:
-            place = self._on_empty()
-        elif problem.strategy is Strategy.FirstFit:
-            place = self._first()
-        elif problem.nodes is not None and len(problem.nodes) <= _FEW:
-            place = self._best_of(self._each(problem.nodes))
-        else:
-            place = self._best()
+        place = self.place()
         if isinstance(place, Failed):
             return place
         if place is not None:
-            return self._solved(*place)
+            return self.solved(*place)
         return self._unsolved()
+
+    def place(self) -> Place | Failed | None:
+        """The node and what to take there."""
+        problem = self.problem
+        if problem.ignore_usage:
+            return self._on_empty()
+        if problem.strategy is Strategy.FirstFit:
+            return self._first()
+        if problem.nodes is not None and len(problem.nodes) <= _FEW:
+            return self._best_of(self._each(problem.nodes))
+        return self._best()
 
     # -- choosing a node -------------------------------------------------------------------------------------------
 
@@ -124,7 +141,7 @@ class _Solver:
             yield from self.problem.nodes
             return
         ready = [answer.state.nodes for answer in index.ready()]
-        lists = [names for names in ready]
+        lists = list(ready)
         if self.held:
             lists.append(sorted(self.held))
         if len(lists) <= 1 and not self.held:
@@ -164,7 +181,8 @@ class _Solver:
     def _settled(self, chosen: Place, answer: Answer) -> bool:
         """Can no node of this state, nor of worse ones, be better?"""
         best, rank = chosen[1].rank, answer.rank
-        assert best is not None and rank is not None
+        assert best is not None
+        assert rank is not None
         if self.problem.cost is None:
             return rank > best
         return rank[0] > best[0] or (not self.problem.cost(chosen[0].name) and rank > best)
@@ -250,7 +268,7 @@ class _Solver:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def _solved(self, record: NodeRecord, answer: Answer) -> Solved:
+    def solved(self, record: NodeRecord, answer: Answer) -> Solved:
         problem = self.problem
         assert answer.choice is not None
         allocations = self.known.assembler.allocations(
@@ -329,4 +347,4 @@ def _emptied(problem: Problem) -> Problem:
     )
 
 
-__all__ = ["Rank", "solve"]
+__all__ = ["Rank", "attempt", "solve"]

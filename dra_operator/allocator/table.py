@@ -65,8 +65,21 @@ class Table:
     """`order[bit]` is the position in the view. `sets_of[rule]`: its values are sets (lists), not scalars."""
 
     __slots__ = (
-        "answers", "binding", "classes", "columns", "counters", "future", "limits", "multi", "order", "plan", "plain",
-        "set_rules", "shared", "sizes", "view",
+        "answers",
+        "binding",
+        "classes",
+        "columns",
+        "counters",
+        "future",
+        "limits",
+        "multi",
+        "order",
+        "plain",
+        "plan",
+        "set_rules",
+        "shared",
+        "sizes",
+        "view",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, view: View) -> None:

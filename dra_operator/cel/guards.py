@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, Literal, Select
 
-__all__ = ["Access", "access_of", "conjunction", "disjunction", "guarded", "negation", "unguarded"]
+__all__ = ["Access", "access_of", "conjunction", "disjunction", "guarded", "negation", "unguarded", "within_domain"]
 
 
 class Access(NamedTuple):
@@ -60,6 +60,18 @@ def access_of(node: Expr) -> Access | None:
         case _:
             return None
     return Access(*place, name) if (place := _place(operand)) else None
+
+
+def within_domain(node: Expr) -> bool:
+    """Whether a node asks a domain (`device.attributes['domain']`) for a name, or whether it has one, in whatever way."""
+    match node:
+        case Select() | Call(function="_[_]" | "_[?_]"):
+            return _place(next(node.children())) is not None
+        case Call(function="@in", args=[_, container]):
+            return _place(container) is not None
+        case Comprehension():
+            return _place(node.range) is not None
+    return False
 
 
 def conjunction(terms: Iterable[Expr]) -> Expr:

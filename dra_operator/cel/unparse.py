@@ -148,4 +148,5 @@ def _macro(expr: Comprehension) -> str:
         parts.append(_text(expr.filter, _TERNARY))
     if expr.kind != "filter":
         parts.append(_text(expr.body, _TERNARY))
-    return f"{_text(expr.range, _MEMBER)}.{expr.kind}({', '.join(parts)})"
+    name = "exists_one" if expr.kind == "existsOne" else expr.kind
+    return f"{_text(expr.range, _MEMBER)}.{name}({', '.join(parts)})"

@@ -14,11 +14,12 @@ from typing import Annotated, Any
 
 import typer
 
+from dra_operator.api.fieldpath import FieldPath, path_text
 from dra_operator.cli.failures import FAILED, CommandFailed
 from dra_operator.cli.output import OutputFormat, error, note, print_data
 from dra_operator.cli.sources import DocumentText, SourceObject, Sources, read_sources
 from dra_operator.convert.conversion import Conversion, Converted
-from dra_operator.convert.remarks import FieldPath, Untranslatable, path_text
+from dra_operator.convert.remarks import Untranslatable
 from dra_operator.convert.yamltext import rewrite
 
 
@@ -75,7 +76,9 @@ def _results(sources: Sources, conversion: Conversion) -> list[Converted]:
     for index, item in enumerate(sources.objects):
         try:
             if not isinstance(item.value, dict) or not item.value.get("kind"):
-                raise Untranslatable((), "this is no object: it has no `kind`; add apiVersion, kind and metadata, or remove it")
+                raise Untranslatable(
+                    (), "this is no object: it has no `kind`; add apiVersion, kind and metadata, or remove it"
+                )
             results.append(conversion.convert(index, item.value))
         except Untranslatable as reason:
             failures.append(_located(item, reason.path, reason.message))

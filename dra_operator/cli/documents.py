@@ -83,7 +83,7 @@ def _json_documents(text: str, first_line: int) -> list[Document | BadDocument]:
     start = len(text) - len(text.lstrip())
     try:
         value = orjson.loads(text)
-        return [Document(value, first_line + text.count("\n", 0, start))]
+        return [_json_document(value, first_line + text.count("\n", 0, start))]
     except orjson.JSONDecodeError:
         pass
     decoder = json.JSONDecoder(parse_constant=_no_constant)
@@ -101,11 +101,26 @@ def _json_documents(text: str, first_line: int) -> list[Document | BadDocument]:
             message = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             found.append(BadDocument(line, f"not JSON: {message}"))
             break
-        found.append(Document(value, line))
+        found.append(_json_document(value, line))
         position = end
         while position < len(text) and text[position].isspace():
             position += 1
     return found or [BadDocument(first_line, "not JSON: the file is empty")]
+
+
+def _json_document(value: Any, line: int) -> Document | BadDocument:
+    """The value, unless it nests deeper than whoever walks over it can follow."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return Document(value, line)
+    return BadDocument(line, f"nested more than {MAX_DEPTH} deep")
 
 
 def _no_constant(name: str) -> Any:

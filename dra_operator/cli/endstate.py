@@ -52,12 +52,7 @@ def _claim(raw: dict[str, Any], store: Store, engine: Engine) -> dict[str, Any]:
         "phase": phase,
         "node": _node(raw, store) if allocation is not None else None,
         "devices": [
-            {
-                "request": result["request"],
-                "driver": result["driver"],
-                "pool": result["pool"],
-                "device": result["device"],
-            }
+            {name: result.get(name) or "" for name in ("request", "driver", "pool", "device")}
             for result in ((allocation or {}).get("devices") or {}).get("results") or ()
         ],
         "reason": reason,

@@ -16,11 +16,9 @@ from typing import Any
 import orjson
 import yaml  # type: ignore[import-untyped]
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.cli.documents import BadDocument, Document, read_documents
 from dra_operator.cli.manifests import Manifests, Problem, Source, list_files, read_text
-
-#: The way to a field: keys and indices.
-FieldPath = tuple[str | int, ...]
 
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

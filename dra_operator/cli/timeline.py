@@ -144,7 +144,8 @@ def _devices(claim: Mapping[str, Any]) -> list[str] | None:
     allocation = (claim.get("status") or {}).get("allocation")
     if allocation is None:
         return None
-    return [f"{result['pool']}/{result['device']}" for result in (allocation.get("devices") or {}).get("results") or ()]
+    results = (allocation.get("devices") or {}).get("results") or ()
+    return [f"{result.get('pool') or ''}/{result.get('device') or ''}" for result in results]
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.convert.plan import Notes
 from dra_operator.convert.podspecs import owner_name, pod_specs
-from dra_operator.convert.remarks import FieldPath
 from dra_operator.convert.values import Object, dig, replaced, with_field
 
 #: Does nothing, for ever.
@@ -34,7 +34,10 @@ def _selector(value: Object, notes: Notes) -> Object:
     if not isinstance(labels, Mapping) or not labels:
         labels = {"app": owner_name(value)}
         metadata = {**(dig(value, "spec", "template", "metadata") or {}), "labels": labels}
-        template = {"metadata": metadata, **{name: item for name, item in value["spec"]["template"].items() if name != "metadata"}}
+        template = {
+            "metadata": metadata,
+            **{name: item for name, item in value["spec"]["template"].items() if name != "metadata"},
+        }
         value = replaced(value, ("spec", "template"), template)
     shown = ", ".join(f"{name}={item}" for name, item in labels.items())
     notes.assume(("spec",), f"pods are selected by their labels ({shown}), as no selector is given")
@@ -50,13 +53,17 @@ def _spec(value: Object, spec: Object, path: FieldPath, notes: Notes) -> Object:
     if not containers:
         claims = [{"name": dig(claim, "name")} for claim in spec.get("resourceClaims") or ()]
         resources = {"resources": {"claims": claims}} if claims else {}
-        notes.assume(path, f"a container `main` that waits ({PLACEHOLDER}) stands in, as none is given: put yours there")
+        notes.assume(
+            path, f"a container `main` that waits ({PLACEHOLDER}) stands in, as none is given: put yours there"
+        )
         return _with(value, (*path, "containers"), [{"name": "main", "image": PLACEHOLDER, **resources}])
     for index, container in enumerate(containers):
         if isinstance(container, Mapping) and not container.get("image"):
             where = (*path, "containers", index)
             name = container.get("name")
-            notes.assume(where, f"{PLACEHOLDER} stands in for the image of container {name}, as none is given: put yours there")
+            notes.assume(
+                where, f"{PLACEHOLDER} stands in for the image of container {name}, as none is given: put yours there"
+            )
             value = replaced(value, where, _after(container, "name", "image", PLACEHOLDER))
     return value
 

@@ -39,7 +39,14 @@ __all__ = ["Conversion", "Converted"]
 
 _READERS: Mapping[str, Any] = {
     reader.__name__: reader.from_dict
-    for reader in (DeviceClass, DeviceTaintRule, NetworkDeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice)
+    for reader in (
+        DeviceClass,
+        DeviceTaintRule,
+        NetworkDeviceClass,
+        ResourceClaim,
+        ResourceClaimTemplate,
+        ResourceSlice,
+    )
 }
 
 
@@ -138,7 +145,9 @@ def _check(value: Object) -> None:
     try:
         reader(value)
     except InvalidObject as error:
-        raise Untranslatable((), f"the translation would not be valid: {error.field}; repair the original there") from None
+        raise Untranslatable(
+            (), f"the translation would not be valid: {error.field}; repair the original there"
+        ) from None
     for path, item in mappings_below(value.get("spec"), ("spec",)):
         expression = dig(item, "cel", "expression")
         if isinstance(expression, str):

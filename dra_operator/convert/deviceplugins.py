@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.cel.unparse import quoted
 from dra_operator.convert import gpulabels
 from dra_operator.convert.gpulabels import Requirement, condition
 from dra_operator.convert.names import is_label, label
 from dra_operator.convert.plan import Notes, Plan
 from dra_operator.convert.podspecs import pod_specs, template, template_name
-from dra_operator.convert.remarks import FieldPath, Untranslatable
+from dra_operator.convert.remarks import Untranslatable
 from dra_operator.convert.values import Object, changed, dig, items, mapping, replaced, with_field
 
 #: The most devices one claim can have.
@@ -100,9 +101,13 @@ def _asks(spec: Object, path: FieldPath, plan: Plan) -> Iterator[_Ask]:
                     continue
                 counts = {_count(amounts[resource], at) for amounts in (limits, requests) if resource in amounts}
                 if len(counts) > 1:
-                    raise Untranslatable(at, f"limit and request of {resource} differ, which the API server refuses; make them equal")
+                    raise Untranslatable(
+                        at, f"limit and request of {resource} differ, which the API server refuses; make them equal"
+                    )
                 initial = field == "initContainers" and container.get("restartPolicy") != "Always"
-                yield _Ask(initial, field, index, str(container.get("name") or ""), str(resource), known, counts.pop(), at)
+                yield _Ask(
+                    initial, field, index, str(container.get("name") or ""), str(resource), known, counts.pop(), at
+                )
 
 
 def _refuse_shared(resource: str, path: FieldPath) -> None:
@@ -134,9 +139,13 @@ def _pod(
     claim = _claim_name(spec, asks)
     names = _request_names([ask for ask in asks if not ask.initial])
     names |= _initial_names([ask for ask in asks if ask.initial], names, notes)
-    requests = [{"name": name, "exactly": _exactly(ask, selectors, mig)} for ask, name in names.items() if not ask.initial]
+    requests = [
+        {"name": name, "exactly": _exactly(ask, selectors, mig)} for ask, name in names.items() if not ask.initial
+    ]
     if sum(ask.count for ask in asks if not ask.initial) > MAX_DEVICES:
-        raise Untranslatable(path, f"the pod asks for more than {MAX_DEVICES} devices, the most a claim has; spread them over pods")
+        raise Untranslatable(
+            path, f"the pod asks for more than {MAX_DEVICES} devices, the most a claim has; spread them over pods"
+        )
     for device_class, resources in _by_class(asks, mig).items():
         if device_class not in plan.classes:
             notes.assume(asks[0].path, f"class {device_class} stands for {resources}; it comes with the DRA driver")
@@ -144,7 +153,11 @@ def _pod(
     made.append(template(value, name, {"devices": {"requests": requests}}))
     entry = {"name": claim, "resourceClaimTemplateName": name}
     entries = [*items(spec.get("resourceClaims"), (*path, "resourceClaims")), entry]
-    spec = {**spec, "resourceClaims": entries} if "resourceClaims" in spec else with_field(spec, "resourceClaims", entries, "containers")
+    spec = (
+        {**spec, "resourceClaims": entries}
+        if "resourceClaims" in spec
+        else with_field(spec, "resourceClaims", entries, "containers")
+    )
     return _with_claims(spec, claim, names, single=len(requests) == 1)
 
 
@@ -178,7 +191,9 @@ def _request_names(asks: list[_Ask]) -> dict[_Ask, str]:
     containers, nouns = {ask.container for ask in asks}, {ask.plugin.noun for ask in asks}
     names: dict[_Ask, str] = {}
     for ask in asks:
-        parts = ([ask.container] if len(containers) > 1 else []) + ([ask.plugin.noun] if len(nouns) > 1 or len(containers) == 1 else [])
+        parts = ([ask.container] if len(containers) > 1 else []) + (
+            [ask.plugin.noun] if len(nouns) > 1 or len(containers) == 1 else []
+        )
         name = "-".join(parts) or "gpu"
         name = name if is_label(name) else label(name)
         while name in names.values():
@@ -191,7 +206,9 @@ def _initial_names(asks: list[_Ask], names: dict[_Ask, str], notes: Notes) -> di
     """An init container ends before the others begin, so its devices are some of theirs."""
     found: dict[_Ask, str] = {}
     for ask in asks:
-        same = [other for other in names if other.resource == ask.resource and other.count >= ask.count]
+        # A sidecar that starts before it runs beside it.
+        later = [other for other in names if other.field == "containers" or other.index > ask.index]
+        same = [other for other in later if other.resource == ask.resource and other.count >= ask.count]
         if not same:
             raise Untranslatable(
                 ask.path,
@@ -201,7 +218,10 @@ def _initial_names(asks: list[_Ask], names: dict[_Ask, str], notes: Notes) -> di
         other = min(same, key=lambda item: item.count)
         found[ask] = names[other]
         if other.count > ask.count:
-            notes.assume(ask.path, f"init container {ask.container} sees all {other.count} devices of container {other.container}")
+            notes.assume(
+                ask.path,
+                f"init container {ask.container} sees all {other.count} devices of container {other.container}",
+            )
     return found
 
 
@@ -276,7 +296,10 @@ def _affinity(spec: Object, path: FieldPath, whole: bool, notes: Notes) -> tuple
     terms = dig(spec, *_AFFINITY) or []
     where = (*path, *_AFFINITY)
     ours = [
-        [_requirement(expression, (*where, i, "matchExpressions", j)) for j, expression in enumerate(dig(term, "matchExpressions") or ())]
+        [
+            _requirement(expression, (*where, i, "matchExpressions", j))
+            for j, expression in enumerate(dig(term, "matchExpressions") or ())
+        ]
         for i, term in enumerate(terms)
     ]
     moving = [[item for item in requirements if _moves(item.key, whole)] for requirements in ours]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.cel import CompileError
 from dra_operator.convert.dictionary import DRIVER, Dictionary
 from dra_operator.convert.expressions import DEVICE_TYPE, Untyped, is_dialect, shown, survey
 from dra_operator.convert.names import is_label, is_subdomain, label
 from dra_operator.convert.plan import Notes, Plan
-from dra_operator.convert.remarks import FieldPath, Untranslatable
+from dra_operator.convert.remarks import Untranslatable
 from dra_operator.convert.texttypes import TextType, version
 from dra_operator.convert.translation import read_selector, translate
 from dra_operator.convert.values import (
@@ -27,6 +28,7 @@ from dra_operator.convert.values import (
     text,
 )
 
+VERSION = "resource.k8s.io/v1"
 #: The name of the one request that a claim of the dialect makes.
 REQUEST = "device"
 #: How documents spell the field of a selector that holds its expression.
@@ -42,7 +44,11 @@ _CLAIM_FIELDS = ("resourceClassName", "deviceClassName", "count", "allocationMod
 def is_slice(value: Object) -> bool:
     """Whether a ResourceSlice is of the dialect: devices with flat attributes, and no driver and pool."""
     spec = value.get("spec")
-    return isinstance(spec, Mapping) and "devices" in spec and not spec.keys() & {"driver", "driverName", "pool", "namedResources"}
+    return (
+        isinstance(spec, Mapping)
+        and "devices" in spec
+        and not spec.keys() & {"driver", "driverName", "pool", "namedResources"}
+    )
 
 
 def publish(value: Object, plan: Plan) -> None:
@@ -72,11 +78,14 @@ def convert_slice(value: Object, plan: Plan, notes: Notes) -> dict[str, Any]:
     only(spec, ("spec",), "nodeName", "devices")
     node = text(spec.get("nodeName"), ("spec", "nodeName"), "nodeName")
     if not is_subdomain(node):
-        raise Untranslatable(("spec", "nodeName"), f"{node!r} is no name of a node; use lower case letters, digits, - and .")
+        raise Untranslatable(
+            ("spec", "nodeName"), f"{node!r} is no name of a node; use lower case letters, digits, - and ."
+        )
     devices = items(spec.get("devices"), ("spec", "devices"))
     if len(devices) > _MAX_DEVICES:
         raise Untranslatable(
-            ("spec", "devices"), f"{len(devices)} devices in one slice, the API takes {_MAX_DEVICES}; put the rest in another slice"
+            ("spec", "devices"),
+            f"{len(devices)} devices in one slice, the API takes {_MAX_DEVICES}; put the rest in another slice",
         )
     pool = {"name": node, "generation": 1, "resourceSliceCount": plan.slices_at[node]}
     converted = mapped(devices, ("spec", "devices"), lambda device, path: _device(device, path, node, plan, notes))
@@ -100,7 +109,9 @@ def _device(device: Object, path: FieldPath, node: str, plan: Plan, notes: Notes
         value, access = _text(raw, where), plan.dictionary.access(key)
         other = plan.dictionary.same_name(key)
         if other is not None:
-            raise Untranslatable(where, f"{shown(key)} and {shown(other)} would both be called {access.name} in v1; rename one")
+            raise Untranslatable(
+                where, f"{shown(key)} and {shown(other)} would both be called {access.name} in v1; rename one"
+            )
         full = access.name if access.domain == DRIVER else f"{access.domain}/{access.name}"
         texttype = plan.dictionary.type_of(key)
         if texttype is TextType.QUANTITY:
@@ -109,7 +120,8 @@ def _device(device: Object, path: FieldPath, node: str, plan: Plan, notes: Notes
             attributes[full] = _attribute(value, texttype, raw, where)
     if len(attributes) + len(capacity) > _MAX_ATTRIBUTES:
         raise Untranslatable(
-            (*path, "attributes"), f"{len(attributes) + len(capacity)} attributes, the API takes {_MAX_ATTRIBUTES} for a device"
+            (*path, "attributes"),
+            f"{len(attributes) + len(capacity)} attributes, the API takes {_MAX_ATTRIBUTES} for a device",
         )
     result: dict[str, Any] = {"name": device["name"] if name == given else name}
     if attributes:
@@ -164,7 +176,11 @@ def observe_types(dictionary: Dictionary) -> Iterator[str]:
 
 
 def selectors(value: Object) -> Iterator[tuple[FieldPath, str]]:
-    """The expressions of the dialect in an object, with the paths of the selectors that hold them."""
+    """The expressions of the dialect in an object, with the paths of the selectors that hold them.
+
+    Those that stand where v1 has them count as well, unless the object says that it is v1.
+    """
+    current = value.get("apiVersion") == VERSION
     for path, item in mappings_below(value.get("spec"), ("spec",)):
         if len(path) < 2 or not isinstance(path[-1], int) or path[-2] != "selectors":
             continue
@@ -172,7 +188,7 @@ def selectors(value: Object) -> Iterator[tuple[FieldPath, str]]:
             if isinstance(item.get(name), str):
                 yield path, item[name]
         expression = dig(item, "cel", "expression")
-        if isinstance(expression, str) and _is_dialect(expression):
+        if not current and isinstance(expression, str) and _is_dialect(expression):
             yield path, expression
 
 
@@ -221,7 +237,10 @@ def convert_class(value: Object, plan: Plan, notes: Notes) -> Object:
     converted = convert_selectors(value, plan, notes)
     if value.get("kind") == "NetworkDeviceClass":
         only(mapping(value.get("spec"), ("spec",)), ("spec",), "selectors")
-        notes.assume(("apiVersion",), "NetworkDeviceClass is a kind of dra-operator.dev, which makes a DeviceClass of the same name")
+        notes.assume(
+            ("apiVersion",),
+            "NetworkDeviceClass is a kind of dra-operator.dev, which makes a DeviceClass of the same name",
+        )
         spec = {"driver": DRIVER, **mapping(converted.get("spec"), ("spec",))}
         return {**converted, "apiVersion": "dra-operator.dev/v1alpha1", "spec": spec}
     return _versioned(converted, converted.get("spec"))
@@ -235,7 +254,9 @@ def is_claim_spec(spec: Any) -> bool:
 def claim_spec(spec: Object, path: FieldPath) -> dict[str, Any]:
     """The v1 spec of a claim that just names a class. Its selectors are already converted."""
     if spec.get("parametersRef") is not None:
-        raise Untranslatable((*path, "parametersRef"), "parameters of classic DRA have no counterpart; write them as selectors or config")
+        raise Untranslatable(
+            (*path, "parametersRef"), "parameters of classic DRA have no counterpart; write them as selectors or config"
+        )
     only(spec, path, *_CLAIM_FIELDS, "parametersRef")
     text(spec.get("resourceClassName"), (*path, "resourceClassName"), "the class's name")
     exactly: dict[str, Any] = {"deviceClassName": spec["resourceClassName"]}
@@ -260,7 +281,7 @@ def convert_claim(value: Object, plan: Plan, notes: Notes) -> dict[str, Any]:
 
 
 def _versioned(value: Object, spec: Any) -> dict[str, Any]:
-    result = {**value, "apiVersion": "resource.k8s.io/v1"}
+    result = {**value, "apiVersion": VERSION}
     if spec is not None:
         result["spec"] = spec
     return result

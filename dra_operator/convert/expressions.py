@@ -10,11 +10,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, Select
-from dra_operator.cel.guards import access_of
+from dra_operator.cel.guards import within_domain
 from dra_operator.cel.values import Uint
 from dra_operator.convert.texttypes import TextType
 
-__all__ = ["DEVICE_TYPE", "ORDER", "Operand", "Untyped", "Use", "device_field", "is_dialect", "key_of", "literal_text", "operand", "survey"]
+__all__ = [
+    "DEVICE_TYPE",
+    "ORDER",
+    "Operand",
+    "Untyped",
+    "Use",
+    "device_field",
+    "is_dialect",
+    "key_of",
+    "literal_text",
+    "operand",
+    "survey",
+]
 
 #: The key that stands for `device.type`; no attribute can have it.
 DEVICE_TYPE = ":type"
@@ -66,9 +78,13 @@ class Operand:
 def key_of(node: Expr) -> str | None:
     """The key that a node reads, as the dialect reads it."""
     match node:
-        case Call(function="_[_]", args=[Select() as attributes, Literal(value=str() as key)]) if _is_attributes(attributes):
+        case Call(function="_[_]", args=[Select() as attributes, Literal(value=str() as key)]) if _is_attributes(
+            attributes
+        ):
             return key
-        case Select(optional=False, test=False, operand=Select() as attributes, field=key) if _is_attributes(attributes):
+        case Select(optional=False, test=False, operand=Select() as attributes, field=key) if _is_attributes(
+            attributes
+        ):
             return key
         case Select(optional=False, test=False, operand=Ident(name="device"), field="type"):
             return DEVICE_TYPE
@@ -115,7 +131,9 @@ def operand(node: Expr) -> Operand | None:
 
 def _optional_key(node: Expr) -> str | None:
     match node:
-        case Call(function="_[?_]", args=[Select() as attributes, Literal(value=str() as key)]) if _is_attributes(attributes):
+        case Call(function="_[?_]", args=[Select() as attributes, Literal(value=str() as key)]) if _is_attributes(
+            attributes
+        ):
             return key
         case Select(optional=True, operand=Select() as attributes, field=key) if _is_attributes(attributes):
             return key
@@ -132,7 +150,7 @@ def is_dialect(root: Expr) -> bool:
 
 
 def _dialect_reads(node: Expr) -> Iterator[str]:
-    if access_of(node) is not None:
+    if within_domain(node):
         return
     key = key_of(node)
     if key is not None:
@@ -245,16 +263,20 @@ def _other(node: Expr) -> Iterator[Use]:
         case Call(function="size", target=None, args=[argument]) if (key := key_of(argument)) is not None:
             yield Use(key, forced=TextType.STRING)
             return
-    if access_of(node) is not None:
+    if within_domain(node):
         return
     key = key_of(node)
     if key is not None:
-        raise Untyped(f"attribute {shown(key)} is used in a way that does not show what it is; compare it with a constant")
+        raise Untyped(
+            f"attribute {shown(key)} is used in a way that does not show what it is; compare it with a constant"
+        )
     field = device_field(node)
     if field is not None and field not in ("driver", "allowMultipleAllocations"):
         if field in ("attributes", "capacity"):
             raise Untyped(f"device.{field} is used as a whole, which has no counterpart by single keys")
-        raise Untyped(f"a v1 selector cannot see device.{field}: it sees driver, attributes and capacity only; publish it as an attribute")
+        raise Untyped(
+            f"a v1 selector cannot see device.{field}: it sees driver, attributes and capacity only; publish it as an attribute"
+        )
     for child in _parts(node):
         yield from _condition(child) if isinstance(node, Comprehension) else _other_or_comparison(child)
 

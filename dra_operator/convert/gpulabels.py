@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.cel.guards import guarded
 from dra_operator.cel.parser import parse
 from dra_operator.cel.unparse import quoted, unparse
-from dra_operator.convert.remarks import FieldPath, Untranslatable
+from dra_operator.convert.remarks import Untranslatable
 
 PREFIX = "nvidia.com/"
 _ATTRIBUTES = "device.attributes['gpu.nvidia.com']"
@@ -55,18 +56,24 @@ def condition(requirement: Requirement) -> Condition:
     if requirement.operator == "Exists":
         return Condition("")
     if requirement.operator == "DoesNotExist":
-        raise requirement.refuse("a claim cannot ask for the absence of a GPU; use another label to keep pods off these nodes")
+        raise requirement.refuse(
+            "a claim cannot ask for the absence of a GPU; use another label to keep pods off these nodes"
+        )
     if requirement.operator not in ("In", "NotIn", "Gt", "Lt") or not requirement.values:
         raise requirement.refuse("not an operator of node affinity")
     found = _READERS[requirement.key](requirement)
-    return Condition(unparse(guarded(parse(found.expression))), found.mig, found.assumption) if found.expression else found
+    return (
+        Condition(unparse(guarded(parse(found.expression))), found.mig, found.assumption) if found.expression else found
+    )
 
 
 def _product(requirement: Requirement) -> Condition:
     if requirement.operator not in ("In", "NotIn"):
         raise requirement.refuse("a product is no number")
     if any(value.endswith("-SHARED") for value in requirement.values):
-        raise requirement.refuse("a time-sliced GPU is shared by unrelated pods, which a claim of its own does not do; share a claim")
+        raise requirement.refuse(
+            "a time-sliced GPU is shared by unrelated pods, which a claim of its own does not do; share a claim"
+        )
     migs = [_MIG_PRODUCT.fullmatch(value) for value in requirement.values]
     name = f"{_ATTRIBUTES}.productName.replace(' ', '-')"
     if not any(migs):
@@ -74,13 +81,19 @@ def _product(requirement: Requirement) -> Condition:
     first = migs[0]
     if len(migs) > 1 or first is None or requirement.operator != "In":
         raise requirement.refuse("several products, MIG slices among them, cannot be one request; name one")
-    return Condition(f"{name} == {quoted(first['product'])} && {_ATTRIBUTES}.profile == {quoted(first['profile'])}", mig=True)
+    return Condition(
+        f"{name} == {quoted(first['product'])} && {_ATTRIBUTES}.profile == {quoted(first['profile'])}", mig=True
+    )
 
 
 def _family(requirement: Requirement) -> Condition:
     if requirement.operator not in ("In", "NotIn"):
         raise requirement.refuse("a family is no number")
-    return Condition(_among(f"{_ATTRIBUTES}.architecture.lowerAscii().replace(' ', '-')", requirement, lambda text: quoted(text.lower())))
+    return Condition(
+        _among(
+            f"{_ATTRIBUTES}.architecture.lowerAscii().replace(' ', '-')", requirement, lambda text: quoted(text.lower())
+        )
+    )
 
 
 def _memory(requirement: Requirement) -> Condition:
@@ -109,7 +122,9 @@ def _part(attribute: str, part: str) -> Callable[[Requirement], Condition]:
 
 def _present(requirement: Requirement) -> Condition:
     if requirement.operator != "In" or requirement.values != ("true",):
-        raise requirement.refuse("a claim cannot ask for the absence of a GPU; use another label to keep pods off these nodes")
+        raise requirement.refuse(
+            "a claim cannot ask for the absence of a GPU; use another label to keep pods off these nodes"
+        )
     return Condition("")
 
 

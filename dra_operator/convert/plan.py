@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.convert.dictionary import Dictionary
-from dra_operator.convert.remarks import Assumption, FieldPath
+from dra_operator.convert.remarks import Assumption
 
 #: (namespace, name); "" is the namespace of objects that name none.
 Name = tuple[str, str]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dra_operator.convert.dialect import claim_spec, is_claim_spec
+from dra_operator.api.fieldpath import FieldPath
+from dra_operator.convert.dialect import VERSION, claim_spec, is_claim_spec
 from dra_operator.convert.names import is_label, joined
 from dra_operator.convert.plan import Notes, Plan
-from dra_operator.convert.remarks import FieldPath, Untranslatable
+from dra_operator.convert.remarks import Untranslatable
 from dra_operator.convert.values import Object, changed, dig, items, mapping, only, replaced, text
-from dra_operator.convert.versions import VERSION, claim_devices
+from dra_operator.convert.versions import claim_devices
 
 _INLINE = "resourceClaimTemplates"
 _REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
@@ -107,7 +108,9 @@ def _pod(value: Object, spec: Object, path: FieldPath, plan: Plan, made: list[Ob
     for name, full in renamed.items():
         if name not in used:
             if any(entry.get("name") == name for entry in entries):
-                raise Untranslatable((*path, _INLINE), f"the pod has a claim {name!r} besides the template of that name; rename one")
+                raise Untranslatable(
+                    (*path, _INLINE), f"the pod has a claim {name!r} besides the template of that name; rename one"
+                )
             entries.append({"name": name, "resourceClaimTemplateName": full})
     if not inline and all(new is old for new, old in zip(entries, claims, strict=True)):
         return spec
@@ -134,7 +137,9 @@ def _flat(entry: Object, path: FieldPath) -> Object:
     only(source, (*path, "source"), *_REFERENCES)
     given = {name: source[name] for name in _REFERENCES if source.get(name)}
     if len(given) != 1:
-        raise Untranslatable((*path, "source"), f"a pod's claim has one of {' and '.join(_REFERENCES)}, here are {len(given)}")
+        raise Untranslatable(
+            (*path, "source"), f"a pod's claim has one of {' and '.join(_REFERENCES)}, here are {len(given)}"
+        )
     return {"name": entry.get("name"), **given}
 
 
@@ -142,7 +147,9 @@ def _inline_name(item: Object, path: FieldPath) -> str:
     name = dig(item, "metadata", "name") or item.get("name")
     found = text(name, (*path, "metadata", "name"), "the template's name")
     if not is_label(found):
-        raise Untranslatable((*path, "metadata", "name"), f"{found!r} is no name of a pod's claim; use lower case letters, digits and -")
+        raise Untranslatable(
+            (*path, "metadata", "name"), f"{found!r} is no name of a pod's claim; use lower case letters, digits and -"
+        )
     return found
 
 

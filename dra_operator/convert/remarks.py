@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The way to a field of an object: keys and indices.
-FieldPath = tuple[str | int, ...]
-
-
-def path_text(path: FieldPath) -> str:
-    """The path as API errors write it: `spec.devices[0].name`; keys that are no plain names in brackets."""
-    text = ""
-    for step in path:
-        if isinstance(step, int) or "." in step or "/" in step:
-            text += f"[{step}]"
-        else:
-            text += f".{step}" if text else step
-    return text
+from dra_operator.api.fieldpath import FieldPath
 
 
 class Untranslatable(ValueError):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dra_operator.cel.ast import Call, Comprehension, Expr, ListExpr, Literal, Select
-from dra_operator.cel.guards import Access, access_of, conjunction, disjunction, guarded
+from dra_operator.cel.guards import Access, conjunction, disjunction, guarded, within_domain
 from dra_operator.cel.parser import parse
 from dra_operator.cel.unparse import unparse
 from dra_operator.convert.dictionary import Dictionary
@@ -82,7 +82,9 @@ class _Translator:
         if texttype not in wanted:
             names = " or ".join(item.value for item in wanted)
             odd = next((value for item in wanted if (value := self.dictionary.misfit(key, item)) is not None), None)
-            because = f", but a device has {odd!r}" if odd is not None else f", but its values are of type {texttype.value}"
+            because = (
+                f", but a device has {odd!r}" if odd is not None else f", but its values are of type {texttype.value}"
+            )
             raise Untyped(f"{shown(key)} is used as {names} here{because}")
         return self.dictionary.access(key)
 
@@ -117,7 +119,9 @@ class _Translator:
         """An attribute against a constant, the attribute on the left."""
         texttype = self.dictionary.type_of(found.key)
         if found.conversion is not None and texttype is TextType.STRING and found.conversion != "string":
-            raise Untyped(self.mixture(found.key) or f"{shown(found.key)} is converted by {found.conversion}() but is text")
+            raise Untyped(
+                self.mixture(found.key) or f"{shown(found.key)} is converted by {found.conversion}() but is text"
+            )
         if function in ORDER:
             self.check_order(found.key, texttype, text)
         elif not fits(text, texttype):
@@ -162,7 +166,9 @@ class _Translator:
             return access.expr()
         texttype = self.dictionary.type_of(found.key)
         if not fits(found.default, texttype):
-            raise Untyped(f"the default {found.default!r} of {shown(found.key)} is no {texttype.value}, as its values are")
+            raise Untyped(
+                f"the default {found.default!r} of {shown(found.key)} is no {texttype.value}, as its values are"
+            )
         place = access.expr()
         optional = Select(0, place.operand, place.field, optional=True)
         return Call(0, "orValue", [_constant(found.default, texttype)], optional)
@@ -174,7 +180,9 @@ class _Translator:
             case Call(function="@in", args=[Literal(value=str() as key), Select(field="attributes")]):
                 return self.dictionary.access(key).test()
             case Call(function="@in", args=[item, ListExpr() as choices]) if (found := operand(item)) is not None:
-                return self.among(found, [text for choice in choices.elements if (text := literal_text(choice)) is not None])
+                return self.among(
+                    found, [text for choice in choices.elements if (text := literal_text(choice)) is not None]
+                )
             case Select(test=True, operand=Select(field="attributes"), field=key):
                 return self.dictionary.access(key).test()
             case Select(test=True, field="type") if not is_dialect(node.operand):
@@ -183,7 +191,7 @@ class _Translator:
                 return self.method(node, function, found)
             case Call(function="size", target=None, args=[argument]) if (sized := key_of(argument)) is not None:
                 return Call(0, "size", [self.access(sized, TextType.STRING).expr()])
-        if access_of(node) is not None or not is_dialect(node):
+        if within_domain(node) or not is_dialect(node):
             return node
         if isinstance(node, Comprehension):
             raise Untyped("a macro whose body reads text attributes cannot be translated; write its cases out")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dra_operator.convert.remarks import FieldPath, Untranslatable
+from dra_operator.api.fieldpath import FieldPath
+from dra_operator.convert.remarks import Untranslatable
 
 Object = Mapping[str, Any]
 
@@ -74,13 +75,17 @@ def only(value: Object, path: FieldPath, *known: str) -> None:
     """Refuse fields that have no translation."""
     for name in value:
         if name not in known:
-            raise Untranslatable((*path, name), f"the field `{name}` has no counterpart in v1; remove it, or say it another way")
+            raise Untranslatable(
+                (*path, name), f"the field `{name}` has no counterpart in v1; remove it, or say it another way"
+            )
 
 
 def text(value: Any, path: FieldPath, what: str) -> str:
     """A text that must be there."""
     if not isinstance(value, str) or not value:
-        raise Untranslatable(path, f"{what} is missing" if value in (None, "") else f"{what} is {described(value)}, not text")
+        raise Untranslatable(
+            path, f"{what} is missing" if value in (None, "") else f"{what} is {described(value)}, not text"
+        )
     return str(value)
 
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dra_operator.api.fieldpath import FieldPath
+from dra_operator.convert.dialect import VERSION
 from dra_operator.convert.names import is_identifier
 from dra_operator.convert.plan import Notes, Plan
-from dra_operator.convert.remarks import FieldPath, Untranslatable
+from dra_operator.convert.remarks import Untranslatable
 from dra_operator.convert.values import Object, changed, dig, items, mapped, mapping, only, text
 
 GROUP = "resource.k8s.io"
-VERSION = f"{GROUP}/v1"
 
 #: Versions whose objects are read here. ResourcePoolStatusRequest has no other version than v1alpha3 yet.
-OLD_VERSIONS = frozenset({f"{GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")})
+OLD_VERSIONS = frozenset(
+    {f"{GROUP}/{version}" for version in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1", "v1beta2")}
+)
 _CURRENT = frozenset({"ResourcePoolStatusRequest"})
 _GONE = {
     "PodSchedulingContext": "it belonged to classic DRA and is made by the scheduler; delete it",
@@ -74,7 +77,9 @@ def splits(value: Object) -> bool:
 
 def _device_class(value: Object) -> Object:
     if dig(value, "spec", "suitableNodes") is not None:
-        raise Untranslatable(("spec", "suitableNodes"), "classes no longer choose nodes; move this to the pods' nodeSelector or affinity")
+        raise Untranslatable(
+            ("spec", "suitableNodes"), "classes no longer choose nodes; move this to the pods' nodeSelector or affinity"
+        )
     return {**value, "apiVersion": VERSION}
 
 
@@ -87,7 +92,9 @@ def _resource_class(value: Object, notes: Notes) -> Object:
     ):
         if value.get(field) is not None:
             raise Untranslatable((field,), f"`{field}` of a ResourceClass has no counterpart; {repair}")
-    notes.assume(("driverName",), f"driver {driver} publishes ResourceSlices now, all of whose devices belong to the class")
+    notes.assume(
+        ("driverName",), f"driver {driver} publishes ResourceSlices now, all of whose devices belong to the class"
+    )
     rest = changed(value, driverName=None, structuredParameters=None)
     selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
     return {**rest, "apiVersion": VERSION, "kind": "DeviceClass", "spec": {"selectors": [selector]}}
@@ -99,7 +106,9 @@ def _claim(value: Object) -> Object:
     status = value.get("status")
     if isinstance(status, Mapping):
         if dig(status, "allocation", "controller") or status.get("driverName"):
-            raise Untranslatable(("status",), "the claim was allocated by a classic DRA controller; delete it, or remove its status")
+            raise Untranslatable(
+                ("status",), "the claim was allocated by a classic DRA controller; delete it, or remove its status"
+            )
         result["status"] = changed(status, deallocationRequested=None)
     return result
 
@@ -107,7 +116,9 @@ def _claim(value: Object) -> Object:
 def claim_devices(spec: Object, path: FieldPath) -> Object:
     """The spec of a claim with the requests of v1. Raises Untranslatable."""
     if spec.get("controller"):
-        raise Untranslatable((*path, "controller"), "classic DRA controllers are gone; remove the field if the driver publishes slices")
+        raise Untranslatable(
+            (*path, "controller"), "classic DRA controllers are gone; remove the field if the driver publishes slices"
+        )
     devices = spec.get("devices")
     if devices is None:
         return spec
@@ -132,7 +143,8 @@ def _taint_rule(value: Object) -> Object:
     for field in ("deviceClassName", "selectors"):
         if selector.get(field):
             raise Untranslatable(
-                ("spec", "deviceSelector", field), "taint rules choose by driver, pool and device only; name the devices by these"
+                ("spec", "deviceSelector", field),
+                "taint rules choose by driver, pool and device only; name the devices by these",
             )
     if not selector:
         return {**value, "apiVersion": VERSION}
@@ -173,8 +185,13 @@ def _split(value: Object, count: int, notes: Notes) -> list[Object]:
         return [{**value, "spec": spec}]
     metadata = mapping(value.get("metadata"), ("metadata",))
     name = metadata.get("name") or metadata.get("generateName")
-    notes.assume(("spec", "sharedCounters"), f"the counters move to slice {name}-counters: they need one of their own since 1.35")
-    counters = {"name": f"{name}-counters", **{field: metadata[field] for field in ("labels", "ownerReferences") if field in metadata}}
+    notes.assume(
+        ("spec", "sharedCounters"), f"the counters move to slice {name}-counters: they need one of their own since 1.35"
+    )
+    counters = {
+        "name": f"{name}-counters",
+        **{field: metadata[field] for field in ("labels", "ownerReferences") if field in metadata},
+    }
     return [
         {"apiVersion": VERSION, "kind": "ResourceSlice", "metadata": counters, "spec": changed(spec, devices=None)},
         {**value, "spec": changed(spec, sharedCounters=None)},
@@ -191,7 +208,9 @@ def _device(device: Object, path: FieldPath) -> Object:
     capacity = device.get("capacity")
     if isinstance(capacity, Mapping) and any(not isinstance(amount, Mapping) for amount in capacity.values()):
         # 1.31 has the quantity itself.
-        amounts = {name: amount if isinstance(amount, Mapping) else {"value": amount} for name, amount in capacity.items()}
+        amounts = {
+            name: amount if isinstance(amount, Mapping) else {"value": amount} for name, amount in capacity.items()
+        }
         device = {**device, "capacity": amounts}
     return device
 
@@ -225,6 +244,8 @@ def _instance(instance: Object, path: FieldPath) -> dict[str, Any]:
         elif len(kinds) == 1 and kinds[0] in _NAMED_VALUES:
             attributes[name] = {kinds[0]: attribute[kinds[0]]}
         else:
-            raise Untranslatable(where, f"an attribute of type {' and '.join(kinds) or 'none'} has no counterpart in v1")
+            raise Untranslatable(
+                where, f"an attribute of type {' and '.join(kinds) or 'none'} has no counterpart in v1"
+            )
     device: dict[str, Any] = {"name": text(instance.get("name"), (*path, "name"), "the instance's name")}
     return device | ({"attributes": attributes} if attributes else {}) | ({"capacity": capacity} if capacity else {})

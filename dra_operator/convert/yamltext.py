@@ -17,8 +17,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.convert.comments import lost
-from dra_operator.convert.remarks import FieldPath
 from dra_operator.convert.values import Object
 
 __all__ = ["Part", "rewrite"]
@@ -84,7 +84,10 @@ def _set(value: Any, path: FieldPath, new: Any) -> Any:
 
 def _kept(body: str, parts: Sequence[Part], wanted: list[Any]) -> list[str] | None:
     """The documents with the text kept; None where that does not work."""
-    if any(isinstance(event, pyyaml.AliasEvent) or getattr(event, "anchor", None) for event in pyyaml.parse(body, Loader=_LOADER)):
+    if any(
+        isinstance(event, pyyaml.AliasEvent) or getattr(event, "anchor", None)
+        for event in pyyaml.parse(body, Loader=_LOADER)
+    ):
         return None
     dumper = _dumper(body)
     try:
@@ -167,9 +170,13 @@ def _grafted(old: Any, new: Any) -> Any:
 def _grafted_map(old: CommentedMap, new: dict[str, Any]) -> CommentedMap:
     fresh = CommentedMap()
     old.copy_attributes(fresh)
-    orphans = {key: old.ca.items[key] for key in old if key not in new and key in old.ca.items}
-    for key in orphans:
-        fresh.ca.items.pop(key, None)
+    orphans: dict[str, Any] = {}
+    kept = _nodes(new)
+    for key in old:
+        if key not in new:
+            if key in old.ca.items:
+                orphans[key] = fresh.ca.items.pop(key)
+            _collect(old[key], kept, orphans)
     added = [key for key in new if key not in old]
     for key, value in new.items():
         if key in old:
@@ -177,7 +184,11 @@ def _grafted_map(old: CommentedMap, new: dict[str, Any]) -> CommentedMap:
             if fresh[key] is not old[key] and not isinstance(old[key], CommentedMap | CommentedSeq):
                 _move_following(fresh, key)
         else:
+            tokens = orphans.pop(key, None)
             fresh[key] = _built(value, orphans)
+            if tokens is not None:
+                fresh.ca.items[key] = tokens
+                _move_following(fresh, key)
     lines = [line for tokens in orphans.values() for line in _lines(tokens)]
     if lines:
         keys = list(new)
@@ -185,6 +196,28 @@ def _grafted_map(old: CommentedMap, new: dict[str, Any]) -> CommentedMap:
         if home is not None:
             _put_before(fresh, home, lines)
     return fresh
+
+
+def _nodes(value: Any) -> set[int]:
+    """The nodes in a value that come from a tree, by id."""
+    if isinstance(value, CommentedMap | CommentedSeq):
+        return {id(value)}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {node for item in inner for node in _nodes(item)}
+
+
+def _collect(node: Any, kept: set[int], orphans: dict[str, Any]) -> None:
+    """The comments of fields in a node that is gone, but for what of it lives on elsewhere."""
+    if id(node) in kept:
+        return
+    if isinstance(node, CommentedMap):
+        for key, item in node.items():
+            if key in node.ca.items:
+                orphans.setdefault(key, node.ca.items[key])
+            _collect(item, kept, orphans)
+    elif isinstance(node, CommentedSeq):
+        for item in node:
+            _collect(item, kept, orphans)
 
 
 def _move_following(fresh: CommentedMap, key: str) -> None:

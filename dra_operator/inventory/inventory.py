@@ -55,23 +55,23 @@ class Inventory:
 
     # -- published objects ---------------------------------------------------------------------------------------------------
 
-    def apply_slice(self, slice: ResourceSlice) -> None:
-        id = PoolId(slice.driver, slice.pool)
-        if self._slices.get(slice.name, id) != id:
-            self.remove_slice(slice.name)
-        self._slices[slice.name] = id
-        pool = self.pools.get(id)
+    def apply_slice(self, resource_slice: ResourceSlice) -> None:
+        pool_id = PoolId(resource_slice.driver, resource_slice.pool)
+        if self._slices.get(resource_slice.name, pool_id) != pool_id:
+            self.remove_slice(resource_slice.name)
+        self._slices[resource_slice.name] = pool_id
+        pool = self.pools.get(pool_id)
         if pool is None:
-            pool = self.pools[id] = Pool(id)
-        pool.slices[slice.name] = slice
-        self._stale_pools.add(id)
+            pool = self.pools[pool_id] = Pool(pool_id)
+        pool.slices[resource_slice.name] = resource_slice
+        self._stale_pools.add(pool_id)
         self.version += 1
 
     def remove_slice(self, name: str) -> None:
-        id = self._slices.pop(name, None)
-        if id is not None:
-            del self.pools[id].slices[name]
-            self._stale_pools.add(id)
+        pool_id = self._slices.pop(name, None)
+        if pool_id is not None:
+            del self.pools[pool_id].slices[name]
+            self._stale_pools.add(pool_id)
             self.version += 1
 
     def apply_taint_rule(self, rule: DeviceTaintRule) -> None:
@@ -152,23 +152,24 @@ class Inventory:
         self.refresh()
         return Snapshot(self)
 
-    def device(self, id: DeviceId) -> Device | None:
+    def device(self, device_id: DeviceId) -> Device | None:
         """A device as currently published, with the taints of rules; None if it is gone or its pool not usable."""
         self.refresh()
-        offer = self._offers.get(id)
+        offer = self._offers.get(device_id)
         if offer is None:
             return None
         return offer.device if offer.taints == offer.device.taints else replace(offer.device, taints=offer.taints)
 
     def devices_of(self, slice_name: str) -> list[DeviceId]:
         """What a slice publishes, usable or not."""
-        id = self._slices.get(slice_name)
-        if id is None:
+        pool_id = self._slices.get(slice_name)
+        if pool_id is None:
             return []
-        return [DeviceId(id.driver, id.pool, device.name) for device in self.pools[id].slices[slice_name].devices]
+        devices = self.pools[pool_id].slices[slice_name].devices
+        return [DeviceId(pool_id.driver, pool_id.pool, device.name) for device in devices]
 
-    def offer(self, id: DeviceId) -> Offer | None:
-        return self._offers.get(id)
+    def offer(self, device_id: DeviceId) -> Offer | None:
+        return self._offers.get(device_id)
 
     def offers(self) -> Iterable[Offer]:
         """Everything published that is usable, pool by pool."""
@@ -201,8 +202,8 @@ class Inventory:
     def refresh(self) -> None:
         """Work out all changes since the last time."""
         if self._stale_pools:
-            for id in self._stale_pools:
-                self._read_pool(self.pools[id])
+            for pool_id in self._stale_pools:
+                self._read_pool(self.pools[pool_id])
             self._stale_pools.clear()
         if self._stale_nodes:
             for name in self._stale_nodes:
@@ -219,21 +220,23 @@ class Inventory:
             names.discard(name)
             if record.node is not None and selector.matches(name, record.node.labels):
                 names.add(name)
-        for id, pool in self.pools.items():
-            if not pool.by_label or id in self._stale_pools:
+        for pool_id, pool in self.pools.items():
+            if not pool.by_label or pool_id in self._stale_pools:
                 continue
-            reached = any(self._reaches(slice, record) for slice in pool.content.slices)
+            reached = any(self._reaches(resource_slice, record) for resource_slice in pool.content.slices)
             if reached != (name in pool.reach):
                 (pool.reach.add if reached else pool.reach.discard)(name)
-                (self._pools_at.setdefault(name, set()).add if reached else self._pools_at[name].discard)(id)
+                (self._pools_at.setdefault(name, set()).add if reached else self._pools_at[name].discard)(pool_id)
         self._stale_nodes.add(name)
         self.version += 1
 
-    def _reaches(self, slice: ResourceSlice, record: NodeRecord) -> bool:
+    def _reaches(self, resource_slice: ResourceSlice, record: NodeRecord) -> bool:
         """Is any device of the slice for this node?"""
-        sources: Iterable[ResourceSlice | Device] = (slice,)
-        if slice.per_device_node_selection:
-            sources = slice.devices if self.features.partitionable_devices else ()
+        if resource_slice.shared_counters and not self.features.partitionable_devices:
+            return False
+        sources: Iterable[ResourceSlice | Device] = (resource_slice,)
+        if resource_slice.per_device_node_selection:
+            sources = resource_slice.devices if self.features.partitionable_devices else ()
         return any(source.node_name == record.name or self._selects(source, record) for source in sources)
 
     def _selects(self, source: ResourceSlice | Device, record: NodeRecord) -> bool:
@@ -251,12 +254,14 @@ class Inventory:
         pool.content = content = read_pool(pool, self.features)
         pool.here, pool.shared = {}, []
         pool.binding = {
-            slice.name for slice in content.slices if any(device.binding_conditions for device in slice.devices)
+            resource_slice.name
+            for resource_slice in content.slices
+            if any(device.binding_conditions for device in resource_slice.devices)
         }
-        pool.by_label = any(slice.node_name is None for slice in content.slices)
+        pool.by_label = any(resource_slice.node_name is None for resource_slice in content.slices)
         reach: set[str] = set()
-        for slice in content.slices:
-            reach |= self._reach_of_slice(slice)
+        for resource_slice in content.slices:
+            reach |= self._reach_of_slice(resource_slice)
         tied = bool(content.counter_sets)
         seen_at: set[str | None] = set()
         for offer in content.offers:
@@ -281,17 +286,19 @@ class Inventory:
         if not pool.slices:
             del self.pools[pool.id]
 
-    def _reach_of_slice(self, slice: ResourceSlice) -> set[str]:
-        if slice.node_name is not None:
-            return {slice.node_name}
-        if slice.all_nodes:
+    def _reach_of_slice(self, resource_slice: ResourceSlice) -> set[str]:
+        if resource_slice.shared_counters and not self.features.partitionable_devices:
+            return set()
+        if resource_slice.node_name is not None:
+            return {resource_slice.node_name}
+        if resource_slice.all_nodes:
             return self._everywhere()
-        if slice.node_selector is not None:
-            return self._where(slice.node_selector)
-        if not slice.per_device_node_selection or not self.features.partitionable_devices:
+        if resource_slice.node_selector is not None:
+            return self._where(resource_slice.node_selector)
+        if not resource_slice.per_device_node_selection or not self.features.partitionable_devices:
             return set()
         reach: set[str] = set()
-        for device in slice.devices:
+        for device in resource_slice.devices:
             if device.node_name is not None:
                 reach.add(device.node_name)
             elif device.all_nodes:
@@ -322,7 +329,7 @@ class Inventory:
             record.view = None
             self.states.move(record)
             return
-        pools = [self.pools[id] for id in self._pools_at.get(name, ()) if id in self.pools]
+        pools = [self.pools[pool_id] for pool_id in self._pools_at.get(name, ()) if pool_id in self.pools]
         parts: list[tuple[tuple[bool, str, str], Pool, list[Offer]]] = []
         for pool in pools:
             offers = pool.here.get(name, [])
@@ -370,7 +377,9 @@ class Inventory:
             found = self.pools.get(PoolId(driver, pool))
             return [] if found is None else [found]
         return [
-            item for id, item in self.pools.items() if driver in (None, id.driver) and pool in (None, id.pool)
+            item
+            for pool_id, item in self.pools.items()
+            if driver in (None, pool_id.driver) and pool in (None, pool_id.pool)
         ]
 
     def _occupied(self, uses: Iterable[Use]) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dra_operator.api.slices import AttributeValue, Device
 from dra_operator.api.semver import Semver
+from dra_operator.api.slices import AttributeValue, Device
 from dra_operator.api.taints import BLOCKING_EFFECTS, Taint
 
 #: An attribute by domain and name; the domain of an unqualified name is the driver. Name None: all of the domain.

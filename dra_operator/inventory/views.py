@@ -115,7 +115,9 @@ class States:
         key = (
             record.skips_allowed and any(_kind(offer).skips_node for offer in record.offers),
             tuple(_section_key(section) for section in record.sections),
-            tuple(_kind(offer).seq if offer.home is not None else (offer.id, _kind(offer).seq) for offer in record.offers),
+            tuple(
+                _kind(offer).seq if offer.home is not None else (offer.id, _kind(offer).seq) for offer in record.offers
+            ),
             tuple(_linked(name, record.offers) for name in linked),
         )
         view = self._views.get(key)

@@ -7,13 +7,15 @@ Kopf is supervised and started again inside the process. HTTP 410, an error insi
 ending the process for that would lose the Lease, the caches of all other kinds, and, when the API server restarts a few
 times, minutes to the back-off of the Deployment's pods. Nothing is lost by the restart: Kopf lists again, and an own
 audit list finds what was deleted meanwhile. `kopf.operator()` cancels every task of the event loop that began after
-it, ours too; so its root tasks are spawned and ended one by one here.
+it, ours too; so its root tasks are spawned and ended here, and what they leave behind (the other watchers, when one of
+them ends with an error) is found by the context in which it was created.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from contextvars import Context, ContextVar
 from typing import Any
 
 import kopf
@@ -29,6 +31,25 @@ log = structlog.get_logger(__name__)
 
 #: Seconds a Kopf has to have run for its end to count as the first in a row.
 CALM = 60.0
+
+#: Seconds its tasks get to end.
+STOP = 5.0
+
+
+#: The tasks of the Kopf life in whose context a task is created; None: not Kopf's.
+_life: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("kopf life", default=None)
+
+
+def remember_tasks(
+    loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: Context | None = None, **names: Any
+) -> asyncio.Task[Any]:
+    """A task factory: as the default one, but Kopf's tasks are noted with their life."""
+    task = asyncio.Task(coroutine, loop=loop, context=context, **names)
+    life = context.get(_life) if context is not None else _life.get()
+    if life is not None:
+        life.add(task)
+        task.add_done_callback(life.discard)
+    return task
 
 
 class KopfFrame:
@@ -52,10 +73,12 @@ class KopfFrame:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        loop.set_task_factory(remember_tasks)
         pause = self._settings.kopf.restart_pause
         while True:
             began = loop.time()
-            error = await self._once()
+            # A task of its own, so that only what it creates is in its context.
+            error = await asyncio.create_task(self._once(), name="kopf life")
             if loop.time() - began > CALM:
                 pause = self._settings.kopf.restart_pause
             self._metrics.kopf_restarts.inc()
@@ -66,22 +89,21 @@ class KopfFrame:
 
     async def _once(self) -> BaseException | None:
         """One life of Kopf. What ended it."""
-        tasks = await kopf.spawn_tasks(
-            registry=self.registry(), settings=kopf_settings(self._settings), clusterwide=True, standalone=True
-        )
-        self._take_signals()
+        life: set[asyncio.Task[Any]] = set()
+        _life.set(life)
+        tasks: Collection[asyncio.Task[Any]] = ()
         try:
+            tasks = await kopf.spawn_tasks(
+                registry=self.registry(), settings=kopf_settings(self._settings), clusterwide=True, standalone=True
+            )
+            self._take_signals()
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             errors = (task.exception() for task in done if not task.cancelled())
             return next((error for error in errors if error is not None), None)
         finally:
-            for task in tasks:
-                task.cancel()
-            # Kopf's own order of stopping runs inside these tasks: watchers end their workers, the session closes.
-            await asyncio.wait(tasks, timeout=10)
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.exception()  # taken note of, or the event loop complains
+            # Kopf's own order of stopping runs inside its root tasks: watchers end their workers, the session closes.
+            await _end(task for task in life if task in tasks)
+            await _end(life)
 
     def registry(self) -> kopf.OperatorRegistry:
         """Our handlers. A registry of our own: Kopf's default one is shared by all of a process."""
@@ -110,6 +132,18 @@ class KopfFrame:
             self._watches.kopf_event(resource, event["type"], event["object"])
 
         return seen
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel them, give them time, and take note of their errors, or the event loop complains."""
+    ending = tuple(tasks)
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending, timeout=STOP)
+    for task in ending:
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 async def credentials(connection: Connection) -> kopf.ConnectionInfo:

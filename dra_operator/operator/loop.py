@@ -148,8 +148,10 @@ class Loop:
         if self._inbox:
             await asyncio.sleep(0)  # a full batch is behind us: let the others run
         else:
+            # Not asyncio.wait_for: before Python 3.12 it can swallow the cancellation that ends this task.
             try:
-                await asyncio.wait_for(self._news.wait(), self._patience())
+                async with asyncio.timeout(self._patience()):
+                    await self._news.wait()
             except TimeoutError:
                 return
         self._news.clear()
@@ -301,6 +303,8 @@ class Loop:
             self._metrics.claims.labels(phase).set(0)
         if self._writer:
             self._writer.drop(reason)
+        if self._stopped:
+            return
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.get_running_loop().create_task(self._recover(), name="engine restart")
 

@@ -61,4 +61,5 @@ class Probes:
         return web.Response(text="ok\n")
 
     async def _metrics_text(self, request: web.Request) -> web.Response:
+        self._metrics.synced.set(not self._missing())
         return web.Response(body=self._metrics.render(), headers={"Content-Type": TEXT})

@@ -129,7 +129,8 @@ class Watches:
         # finds what was deleted between our list and Kopf's.
         while True:
             try:
-                await asyncio.wait_for(sign.wait(), self._settings.audit.interval * random.uniform(0.9, 1.1))
+                async with asyncio.timeout(self._settings.audit.interval * random.uniform(0.9, 1.1)):
+                    await sign.wait()
                 await asyncio.sleep(self._settings.audit.after_interruption)
                 self._count(resource, "KopfListedAgain")
             except TimeoutError:

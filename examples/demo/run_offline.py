@@ -21,7 +21,7 @@ STORY = """\
 Three nodes, half used: node-a and node-b have one GPU free each, node-c has two.
 At 30 s come a pod that asks for 2 GPUs and a training Deployment of 3 replicas, each with a claim of its own.
 The pod fits node-c only. Two replicas get the two GPUs that are left; the third waits and says why.
-At 90 s a notebook on node-a is deleted, and the third replica gets its GPU.
+At 50 s a notebook on node-a is deleted, and the third replica gets its GPU.
 """
 
 
@@ -54,9 +54,9 @@ def promises(run: dict[str, Any]) -> Iterator[tuple[str, bool]]:
         [(claim["node"], len(claim["devices"])) for claim in pair] == [("node-c", 2)],
     )
 
-    early = told(run, "Allocated", "claim/research/training-", before=90)
-    queued = told(run, "Queued", "claim/research/training-", before=90)
-    late = told(run, "Allocated", "claim/research/training-", since=90)
+    early = told(run, "Allocated", "claim/research/training-", before=50)
+    queued = told(run, "Queued", "claim/research/training-", before=50)
+    late = told(run, "Allocated", "claim/research/training-", since=50)
     yield (
         "two replicas get a GPU at once, the third is queued and says why",
         (len(early) == 2 and len(queued) == 1 and all("NoDevices" in event["message"] for event in queued)),

@@ -59,7 +59,11 @@ def test_what_is_guarded_stays(source: str) -> None:
 
 def test_unguarded_names_each_access_once() -> None:
     tree = parse(f"{D}.b == 1 && {D}.a == {D}.b && device.capacity.d.c == quantity('1')")
-    assert unguarded(tree) == (Access("attributes", "d", "b"), Access("attributes", "d", "a"), Access("capacity", "d", "c"))
+    assert unguarded(tree) == (
+        Access("attributes", "d", "b"),
+        Access("attributes", "d", "a"),
+        Access("capacity", "d", "c"),
+    )
 
 
 NAMES = ("a", "b", "c")

@@ -82,7 +82,7 @@ def test_broken_documents(text: str, message: str) -> None:
         ("", "1: not JSON: the file is empty"),
         ("a: 1", "1: not JSON: Expecting value (column 1)"),
         ('{"a": NaN}', "1: not JSON: NaN is not a JSON value"),
-        ("[" * 5000, "1: not JSON: nested too deeply"),
+        ("[" * 300 + "]" * 300, f"1: nested more than {MAX_DEPTH} deep"),
     ],
 )
 def test_files_named_json_hold_json(text: str, message: str) -> None:

@@ -73,12 +73,12 @@ def test_another_seed_makes_other_names_only() -> None:
 
 
 def test_until_cuts_the_run_short() -> None:
-    run = data("-f", str(DEMO), "--until", "60s")
+    run = data("-f", str(DEMO), "--until", "45s")
     assert [claim["phase"] for claim in run["claims"]].count("Queued") == 1
     (queued,) = (claim for claim in run["claims"] if claim["phase"] == "Queued")
     assert (queued["node"], queued["devices"]) == (None, [])
     assert queued["reason"].startswith("NoDevices: ")
-    assert max(event["at"] for event in run["events"]) <= 60
+    assert max(event["at"] for event in run["events"]) <= 45
     (waiting,) = (pod for pod in run["pods"] if pod["gated"])
     assert (waiting["phase"], waiting["node"]) == ("Pending", None)
 

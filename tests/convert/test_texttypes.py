@@ -6,7 +6,7 @@ import pytest
 
 from dra_operator.convert.texttypes import Evidence, TextType, classify, fits, version
 
-B, I, V, Q, S = TextType.BOOL, TextType.INT, TextType.VERSION, TextType.QUANTITY, TextType.STRING
+B, N, V, Q, S = TextType.BOOL, TextType.INT, TextType.VERSION, TextType.QUANTITY, TextType.STRING
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,9 @@ B, I, V, Q, S = TextType.BOOL, TextType.INT, TextType.VERSION, TextType.QUANTITY
     [
         ("true false", "nvlink", B),
         ("true yes", "nvlink", S),
-        ("40 80 100", "memory-gb", I),
-        ("-3 0 7", "offset", I),
-        ("9223372036854775807", "x", I),
+        ("40 80 100", "memory-gb", N),
+        ("-3 0 7", "offset", N),
+        ("9223372036854775807", "x", N),
         ("9223372036854775808", "x", S),
         ("007 008", "serial", S),
         ("8.0 10.0", "compute-capability", V),
@@ -48,12 +48,12 @@ def test_types(texts: str, key: str, wanted: TextType) -> None:
 @pytest.mark.parametrize(
     ("evidence", "wanted"),
     [
-        (Evidence({"m"}, published={"80"}, ordered={"40"}), I),
+        (Evidence({"m"}, published={"80"}, ordered={"40"}), N),
         (Evidence({"m"}, published={"80"}, ordered={"40.5"}), V),
-        (Evidence({"m"}, published={"80"}, equal={"any"}), I),
+        (Evidence({"m"}, published={"80"}, equal={"any"}), N),
         (Evidence({"m"}, published={"80"}, equal={"80.0"}), V),
         (Evidence({"m"}, equal={"80", "any"}), S),
-        (Evidence({"m"}, equal={"80"}), I),
+        (Evidence({"m"}, equal={"80"}), N),
         (Evidence({"m"}, published={"80"}, forced={S}), S),
         (Evidence({"m"}, published={"80"}, forced={Q}), Q),
         (Evidence({"m"}, published={"8.0"}, forced={Q}), Q),
@@ -65,12 +65,14 @@ def test_evidence(evidence: Evidence, wanted: TextType) -> None:
     assert evidence.type() is wanted
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("8.0", "8.0.0"), ("8", "8.0.0"), ("v1.2", "1.2.0"), ("535.104.05", "535.104.5")])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("8.0", "8.0.0"), ("8", "8.0.0"), ("v1.2", "1.2.0"), ("535.104.05", "535.104.5")]
+)
 def test_versions(text: str, wanted: str) -> None:
     assert version(text) == wanted
 
 
 def test_fits() -> None:
-    assert [fits("8", kind) for kind in (B, I, V, Q, S)] == [False, True, True, True, True]
-    assert [fits("-8.5", kind) for kind in (B, I, V, Q, S)] == [False, False, False, True, True]
-    assert [fits("true", kind) for kind in (B, I, V, Q, S)] == [True, False, False, False, True]
+    assert [fits("8", kind) for kind in (B, N, V, Q, S)] == [False, True, True, True, True]
+    assert [fits("-8.5", kind) for kind in (B, N, V, Q, S)] == [False, False, False, True, True]
+    assert [fits("true", kind) for kind in (B, N, V, Q, S)] == [True, False, False, False, True]

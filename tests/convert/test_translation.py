@@ -121,7 +121,9 @@ def test_type_of_a_device_is_an_attribute() -> None:
     assert matching("device.type == 'a100'", {}, {}, kinds=("a100", "h100")) == ["d0"]
     assert matching("device.attributes['type'] == 'a100'", {}, {}, kinds=("a100", "h100")) == ["d0"]
     both = ({"type": "gpu"}, {"type": "nic"})
-    assert matching("device.type == 'a100' && device.attributes['type'] == 'gpu'", *both, kinds=("a100", "a100")) == ["d0"]
+    assert matching("device.type == 'a100' && device.attributes['type'] == 'gpu'", *both, kinds=("a100", "a100")) == [
+        "d0"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +149,15 @@ def test_no_translation(expression: str, devices: list[dict[str, str]], message:
 
 
 KEYS = {"size": ["2", "10", "100"], "cc": ["7.5", "8.0", "10.0"], "part": ["0.25", "0.5", "1"], "on": ["true", "false"]}
-DEVICES = st.lists(st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in KEYS.items()}), min_size=1, max_size=4)
+DEVICES = st.lists(
+    st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in KEYS.items()}),
+    min_size=1,
+    max_size=4,
+)
 TERMS = st.one_of(
-    st.tuples(st.sampled_from(["size", "cc", "part"]), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(0, 2)),
+    st.tuples(
+        st.sampled_from(["size", "cc", "part"]), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(0, 2)
+    ),
     st.tuples(st.just("on"), st.sampled_from(["==", "!="]), st.integers(0, 1)),
 )
 TREES = st.recursive(
@@ -183,7 +191,14 @@ def meaning(tree: tuple[object, ...], device: dict[str, str]) -> bool | None:
     left, right = device[str(key)], KEYS[str(key)][index]  # type: ignore[call-overload]
     one, other = (left == "true", right == "true") if key == "on" else (float(left), float(right))
     return bool(
-        {"<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other, "==": one == other, "!=": one != other}[str(operator)]
+        {
+            "<": one < other,
+            "<=": one <= other,
+            ">": one > other,
+            ">=": one >= other,
+            "==": one == other,
+            "!=": one != other,
+        }[str(operator)]
     )
 
 

@@ -193,20 +193,30 @@ def rig_breaks(kind: str, item: dict[str, Any]) -> bool:
 
 async def test_running_it_decides_at_once_when_idle_and_together_under_load() -> None:
     rig = Rig(settle_events=0.003)
+    pauses, awake = [], asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await awake.wait()
+        rig.clock.now += seconds
+
+    rig.loop._sleep = sleep
     rig.loop.lead()
     task = asyncio.create_task(rig.loop.run())
-    await turn()
-    assert len(rig.engine.decided_at) == 1
+    await turn(10)
     rig.clock.now += 1
     rig.loop.post(pod("a"))
-    await turn()
-    assert rig.engine.decided_at[-1] == 1001.0, "no pause when idle"
+    await turn(10)
+    assert rig.engine.decided_at == [1000.0, 1001.0], "no pause when idle"
+    assert pauses == []
     for name in "bcd":
         rig.loop.post(pod(name))
-        await asyncio.sleep(0)
+        await turn(10)
+    assert pauses == [pytest.approx(0.003)]
+    awake.set()
     await turn(10)
-    assert rig.engine.decided_at[-1] == pytest.approx(1001.003)
-    assert len(rig.engine.decided_at) == 3
+    assert rig.engine.decided_at[2:] == [pytest.approx(1001.003)], "one decision for all that came in the pause"
+    assert len(rig.engine.told) == 4
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -51,6 +51,8 @@ async def test_metrics_are_in_the_text_format(rig: Rig) -> None:
     status, text = await rig.get("/metrics")
     assert status == 200
     assert "dra_operator_leader 1.0" in text
+    assert "dra_operator_synced 1.0" in text
+    assert "_created" not in text
 
 
 async def test_a_port_that_is_taken_is_an_error(rig: Rig) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -105,11 +104,12 @@ class Reflector:
             if stream.done():
                 stream.result()
         finally:
-            for task in (stream, asked):
-                task.cancel()
-            for task in (stream, asked):
-                with suppress(asyncio.CancelledError, Gone, Unreachable, ListFailed):
-                    await task
+            stream.cancel()
+            asked.cancel()
+            # Not by awaiting them one by one: that would take our own cancellation for theirs.
+            await asyncio.wait({stream, asked})
+            if not stream.cancelled():
+                stream.exception()  # taken note of: raised above, or overtaken by the wish for a list
 
     async def _follow(self) -> None:
         """Watch, and watch again from the last revision seen, until that is gone. Raises Gone."""

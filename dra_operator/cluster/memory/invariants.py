@@ -1,4 +1,4 @@
-"""What must hold in every run (design §8), checked from the outside: on the objects and requests, with no code of the engine.
+"""What must hold in every run (design §8), checked from the outside: on the objects and requests, with no code of the engine or the search.
 
 `Invariants` watches a world from the moment it is made. What is broken at once is in `violations`; what may be broken for a moment
 (a collision with somebody else's allocation, a pod whose claim is being freed) is looked at by `at_rest`.
@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from dra_operator.cluster.memory.admission import GATE, allocation, managed
 from dra_operator.cluster.memory.routes import route
 from dra_operator.cluster.memory.server import Served
 from dra_operator.cluster.memory.store import Change
+from dra_operator.cluster.memory.validity import Validity
 from dra_operator.cluster.memory.values import Object, dig
 from dra_operator.cluster.memory.world import World
 from dra_operator.cluster.rest import (
@@ -63,6 +64,8 @@ class Invariants:
             self._count(item, gone=False)
         world.server.store.subscribe(self._on_change)
         world.server.audits.append(self._on_served)
+        rule = "every allocation is valid"
+        self._validity = Validity(world, lambda claim, message: self._broken(rule, f"claim {claim}", message))
 
     def check(self) -> None:
         """Raises AssertionError with everything that has been broken so far."""
@@ -229,7 +232,7 @@ class Invariants:
             )
             ours = [self._is_managed(place) for place in whole]
             # Between managed claims it has been told when it happened.
-            if sum(whole.values()) > 1 and any(ours) and not all(ours):
+            if sum(whole.values()) > 1 and any(ours) and not all(ours) and not self._all_bound(whole):
                 self._broken("collisions are resolved", "/".join(device), f"still taken by {sorted(map(str, whole))}")
         for claim in self._world.server.store.listed(RESOURCE_CLAIMS):
             if managed(claim) and not deleting(claim):
@@ -240,6 +243,18 @@ class Invariants:
         found = list(self.violations)
         del self.violations[before:]
         return found
+
+    def _all_bound(self, places: Collection[Key]) -> bool:
+        """Whether our claims among these are in use by pods on nodes: such a collision is only reported."""
+        claims = [self._world.server.store.get(RESOURCE_CLAIMS, place) for place in places]
+        consumers = [
+            (place.namespace, consumer["name"])
+            for place, claim in zip(places, claims, strict=True)
+            if claim is not None and managed(claim)
+            for consumer in dig(claim, "status", "reservedFor") or ({"name": ""},)
+        ]
+        pods = [self._world.server.store.get(PODS, Key(*consumer)) for consumer in consumers]
+        return all(pod is not None and node_of(pod) for pod in pods)
 
     def _left_over(self, claim: Object) -> None:
         for consumer in dig(claim, "status", "reservedFor") or ():

@@ -20,7 +20,7 @@ from dra_operator.cluster.memory.pod_subresources import bind, evict
 from dra_operator.cluster.memory.refusals import Refused
 from dra_operator.cluster.memory.registrar import Registrar
 from dra_operator.cluster.memory.routes import Route, field_selector, label_selector, route
-from dra_operator.cluster.memory.store import Change, Store, version_of
+from dra_operator.cluster.memory.store import Change, Store
 from dra_operator.cluster.memory.validation import metadata
 from dra_operator.cluster.memory.values import Object, clone, without_empties, without_nulls
 from dra_operator.cluster.rest import PODS, Request, Resource, Response
@@ -387,10 +387,6 @@ class MemoryServer:
         else:
             self.store.put(rest.NAMESPACES, item, self.clock())
         return Response(200, clone(item))
-
-    def newest(self, resource: Resource) -> int:
-        """The resourceVersion of the kind's newest object, 0 where there is none."""
-        return max((version_of(item) for item in self.store.all(resource)), default=0)
 
 
 def _key(found: Route) -> Key:

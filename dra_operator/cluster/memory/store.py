@@ -29,10 +29,6 @@ def key_of(item: Object) -> Key:
     return Key(meta.get("namespace") or "", meta["name"])
 
 
-def version_of(item: Object) -> int:
-    return int(item["metadata"]["resourceVersion"])
-
-
 class Store:
     """Objects by kind and key, and the log of every kind.
 

@@ -1,0 +1,128 @@
+"""Which of two sets of victims is better, and how good a set can be at best.
+
+The criteria, first to last (design §5):
+1. fewest pods evicted;
+2. fewest claims freed without an eviction: nothing runs on them, so they go rather than a pod, but not without need;
+3. lowest highest priority;
+4. least lost work: the victims together have run for the shortest time;
+5. fewest devices given back;
+6. the node's name, then the victims' UIDs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import fsum
+from typing import NamedTuple
+
+from dra_operator.preemption.holders import Holder
+
+
+class Cost(NamedTuple):
+    """Smaller is better. `since` is the negated sum of the start times, one for each pod and each freed claim."""
+
+    pods: int
+    freed: int
+    priority: int
+    since: float
+    devices: int
+    node: str
+    uids: tuple[str, ...]
+
+
+#: As `Cost`, without the UIDs: no set of victims on the node costs less.
+Bound = tuple[int, int, int, float, int, str]
+
+
+def cost(holders: Sequence[Holder], node: str) -> Cost:
+    """What it costs to have all of these go."""
+    return Cost(
+        pods=sum(len(holder.pods) for holder in holders),
+        freed=sum(not holder.pods for holder in holders),
+        priority=max((holder.priority for holder in holders), default=0),
+        since=-fsum(since for holder in holders for since in _copies(holder)),
+        devices=sum(holder.devices for holder in holders),
+        node=node,
+        uids=tuple(sorted(holder.uid for holder in holders)),
+    )
+
+
+def for_eviction(holders: Iterable[Holder], protected: frozenset[str]) -> tuple[Holder, ...]:
+    """The order to evict in: those under a disruption budget first (`protected`, by UID), since one refused there saves the others;
+    then lowest priority, then youngest."""
+    return tuple(
+        sorted(
+            holders, key=lambda item: (item.uid not in protected, not item.pods, item.priority, -item.since, item.uid)
+        )
+    )
+
+
+def cover(need: int, parts: Iterable[tuple[int, int]]) -> int | None:
+    """The fewest pods whose parts can add up to `need`; None if all together do not. Parts are (amount, pods); a lower bound where
+    parts of several pods are involved."""
+    if need <= 0:
+        return 0
+    paid: list[tuple[int, int]] = []
+    for amount, pods in parts:
+        if pods:
+            paid.append((amount, pods))
+        else:
+            need -= amount
+    if need <= 0:
+        return 0
+    paid.sort(key=lambda part: part[0] / part[1], reverse=True)
+    total = 0
+    for amount, pods in paid:
+        if amount >= need:
+            return total + -(-need * pods // amount)
+        need -= amount
+        total += pods
+    return None
+
+
+def bound(
+    need: int, holders: Sequence[Holder], amounts: Sequence[int], node: str, *, at_least: int = 0
+) -> Bound | None:
+    """The least that any set of `holders` can cost whose `amounts` add up to `need` and that has `at_least` so many pods.
+
+    None if there is no such set.
+    """
+    least = _fewest(need, holders, amounts, at_least)
+    if least is None:
+        return None
+    priorities = sorted({holder.priority for holder in holders})
+    top = priorities[-1]
+    members: Sequence[Holder] = holders
+    for priority in priorities[:-1]:
+        below = [index for index, holder in enumerate(holders) if holder.priority <= priority]
+        some = [holders[index] for index in below]
+        if _fewest(need, some, [amounts[index] for index in below], at_least) == least:
+            top, members = priority, some
+            break
+    pods, freed = least
+    runs = sorted((since for holder in members if holder.pods for since in _copies(holder)), reverse=True)
+    idle = sorted((holder.since for holder in members if not holder.pods), reverse=True)
+    return pods, freed, top, -fsum((*runs[:pods], *idle[:freed])), need, node
+
+
+def _fewest(need: int, holders: Sequence[Holder], amounts: Sequence[int], at_least: int) -> tuple[int, int] | None:
+    """Lower bounds on the pods, and on the claims freed besides, to come to `need`."""
+    pods = cover(need, [(amount, len(holder.pods)) for holder, amount in zip(holders, amounts, strict=True)])
+    if pods is None or sum(len(holder.pods) for holder in holders) < at_least:
+        return None
+    pods = max(pods, at_least)
+    if pods:
+        return pods, 0
+    freed = 0
+    for amount in sorted(
+        (amount for holder, amount in zip(holders, amounts, strict=True) if not holder.pods), reverse=True
+    ):
+        if need <= 0:
+            break
+        need -= amount
+        freed += 1
+    return 0, freed
+
+
+def _copies(holder: Holder) -> Iterable[float]:
+    return (holder.since,) * max(1, len(holder.pods))

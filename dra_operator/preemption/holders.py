@@ -1,0 +1,112 @@
+"""Holders: who would give devices back if they went. Values and an index by node; who is chosen among them is `victims`.
+
+A holder is what goes together: all claims of one pod, or, where pods share claims, all these pods and all their claims. So no claim
+and no pod is in two holders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+#: A victim's place in the order of preference, as far as it concerns the victim alone: pods, freed, priority, -since, devices, UID.
+Rank = tuple[int, int, int, float, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """A pod that may have to be evicted. `running` False: still Pending, which no disruption budget protects.
+
+    `ready` is its Ready condition: budgets with `unhealthyPodEvictionPolicy` treat pods that are not ready differently.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(hash=False)
+    priority: int = 0
+    running: bool = True
+    ready: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One potential victim.
+
+    `claims`: UIDs of the claims released when it goes. `pods`: those to evict; none where the claims (bare or not reserved) are
+    deallocated without eviction. `priority`: the highest base priority among its pods and claims. `since`: when it started, in
+    seconds since the epoch. `devices`: how many it holds in all, on this node and others; shares count one each.
+    `preemptible`: False as well for what is on its way out already.
+    """
+
+    key: Hashable
+    uid: str
+    claims: tuple[str, ...]
+    pods: tuple[PodRef, ...]
+    priority: int
+    since: float
+    devices: int
+    preemptible: bool = True
+    rank: Rank = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        weight = max(1, len(self.pods))
+        object.__setattr__(
+            self,
+            "rank",
+            (len(self.pods), int(not self.pods), self.priority, -self.since * weight, self.devices, self.uid),
+        )
+
+    def __str__(self) -> str:
+        if self.pods:
+            return ", ".join(f"pod {pod}" for pod in self.pods)
+        return f"claim {self.key}"
+
+
+class Holders(Protocol):
+    """Where the holders are."""
+
+    def on(self, node: str) -> Sequence[Holder]:
+        """Holders with devices at home on that node (`Offer.home`)."""
+
+    def anywhere(self) -> Sequence[Holder]:
+        """Holders of devices that belong to no single node (network-attached, or tied to others by counters)."""
+
+
+class HolderIndex:
+    """Holders by node, kept up to date one by one."""
+
+    def __init__(self) -> None:
+        self._on: dict[str, dict[str, Holder]] = {}
+        self._anywhere: dict[str, Holder] = {}
+        self._homes: dict[str, tuple[str | None, ...]] = {}
+
+    def put(self, holder: Holder, homes: Iterable[str | None]) -> None:
+        """Add or replace. `homes`: `Offer.home` of each device it holds."""
+        self.drop(holder.uid)
+        distinct = self._homes[holder.uid] = tuple(dict.fromkeys(homes))
+        for home in distinct:
+            self._place(home)[holder.uid] = holder
+
+    def drop(self, uid: str) -> None:
+        for home in self._homes.pop(uid, ()):
+            place = self._place(home)
+            del place[uid]
+            if not place and home is not None:
+                del self._on[home]
+
+    def on(self, node: str) -> Sequence[Holder]:
+        return tuple(self._on.get(node, _NOBODY).values())
+
+    def anywhere(self) -> Sequence[Holder]:
+        return tuple(self._anywhere.values())
+
+    def _place(self, home: str | None) -> dict[str, Holder]:
+        return self._anywhere if home is None else self._on.setdefault(home, {})
+
+
+_NOBODY: dict[str, Holder] = {}

@@ -1,0 +1,309 @@
+"""The search for the best set of victims over all nodes.
+
+Best first: every node starts with a bound on what a set there can cost at best, counted from its holders alone; the node with the
+lowest bound is looked at next, one size of set at a time, and comes back with the bound of the next size. Whether a set suffices is for
+the allocator to say, with the victims' claims released. The search ends when no bound is below the best set found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from dra_operator.allocator import Trial
+from dra_operator.api.meta import Key
+from dra_operator.inventory import Inventory, Snapshot
+from dra_operator.inventory.views import State, View
+from dra_operator.preemption.budgets import Budgets, Refusal
+from dra_operator.preemption.criteria import Bound, Cost, bound, cost
+from dra_operator.preemption.fill import fill, give_back
+from dra_operator.preemption.ground import Ground, ground_of
+from dra_operator.preemption.holders import Holder, Holders, PodRef
+from dra_operator.preemption.site import Candidate, Charges, Site, TooMany, make_site
+
+#: Sets that are tried out with the allocator before the search stops comparing sets and fills instead.
+TRIES = 3_000
+#: Nodes looked at after that, once there is some set.
+LAST_NODES = 64
+#: Holders of network-attached devices that a node's first bound takes one by one; of more, only the best figures.
+FAR = 32
+
+Fits = Callable[[str, frozenset[str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Who may be a victim. `limit`: the highest priority. `budgets` None: none are heeded; `heed_preemptible` likewise.
+
+    `max_victims` counts pods evicted and claims freed without eviction alike.
+    """
+
+    limit: int
+    max_victims: int
+    budgets: Budgets | None
+    heed_preemptible: bool
+    fits: Fits
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A set of victims with which the unit fits on the node."""
+
+    node: str
+    holders: tuple[Holder, ...]
+    cost: Cost
+
+
+class Search:
+    """One search. `any_place`: has any node the devices, whoever holds them? `any_below`: is any holder there of low enough priority?"""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        trial: Trial,
+        nodes: frozenset[str] | None,
+        holders: Holders,
+        terms: Terms,
+        grounds: dict[View, Ground | None],
+    ) -> None:
+        self._snapshot, self._trial, self._nodes, self._holders, self._terms = snapshot, trial, nodes, holders, terms
+        self._grounds = grounds
+        self._far = [holder for holder in holders.anywhere() if self._eligible(holder)]
+        self._far_by_devices: dict[frozenset[object], list[Holder]] = {}
+        self._charges: dict[str, Charges | None] = {}
+        self._sites: dict[str, Site] = {}
+        #: Nodes that stand for others in the same state, where nobody has devices of his own.
+        self._likewise: dict[str, list[str]] = {}
+        self._tries, self._last_nodes = TRIES, LAST_NODES
+        self._best: Found | None = None
+        self.any_place = self.any_below = False
+
+    def run(self) -> Found | None:
+        """The best set of victims, None if there is none (or, see `Trial.exhausted`, none was found in time)."""
+        heap = self._bounds()
+        heapify(heap)
+        while heap:
+            low = heappop(heap)
+            if low[0] > self._terms.max_victims or (self._best is not None and low >= self._best.cost):
+                break
+            name = low[5]
+            site = self._sites.get(name)
+            if site is None:
+                self._open(name, heap)
+            elif not self._examine(site, low[0], heap):
+                del self._sites[name]
+            if self._last_nodes < 0 and self._best is not None:
+                break
+        return self._best
+
+    # -- bounds ----------------------------------------------------------------------------------------------------
+
+    def _bounds(self) -> list[Bound]:
+        """For each node that could serve the unit, the least a set of victims there can cost."""
+        heap: list[Bound] = []
+        for state in self._inventory.states.populated():
+            ground = self._ground(state.view)
+            if ground is not None:
+                self._bounds_of(state, ground, heap)
+        return heap
+
+    def _bounds_of(self, state: State, ground: Ground, heap: list[Bound]) -> None:
+        limit, heed = self._terms.limit, self._terms.heed_preemptible
+        held, on = self._trial.held, self._holders.on
+        far = self._far_of(ground) if ground.shared and self._far else []
+        usable_far = sum(ground.shared.values())
+        lonely: dict[int, list[str]] = {}
+        for name in state.nodes:
+            if self._nodes is not None and name not in self._nodes:
+                continue
+            usable = ground.usable & ~held.get(name, 0)
+            if usable.bit_count() + usable_far < ground.need:
+                continue
+            self.any_place = True
+            near = [holder for holder in on(name) if holder.priority <= limit and (holder.preemptible or not heed)]
+            if not near:
+                if far:
+                    self.any_below = True
+                    lonely.setdefault(held.get(name, 0), []).append(name)
+                continue
+            self.any_below = True
+            free = (usable & ~state.used).bit_count() + ground.open
+            low = _bound(max(1, ground.need - free), near, far, name)
+            if low is not None:
+                heap.append(low)
+        for names in lonely.values():
+            self._likewise[names[0]] = names
+            heap.append((*min(holder.rank for holder in far)[:5], names[0]))
+
+    def _ground(self, view: View) -> Ground | None:
+        if view not in self._grounds:
+            self._grounds[view] = ground_of(self._trial, view, self._inventory)
+        return self._grounds[view]
+
+    def _far_of(self, ground: Ground) -> list[Holder]:
+        """Holders of devices of no single node that bear on these nodes."""
+        key = frozenset(ground.shared)
+        found = self._far_by_devices.get(key)
+        if found is None:
+            by_claim = self._inventory.usage.by_claim
+            found = self._far_by_devices[key] = [
+                holder
+                for holder in self._far
+                if any(use.device in ground.shared for claim in holder.claims for use in by_claim.get(claim, ()))
+            ]
+        return found
+
+    # -- one node --------------------------------------------------------------------------------------------------
+
+    def _open(self, name: str, heap: list[Bound]) -> None:
+        """Take a closer look at a node and put it back with what that says."""
+        record = self._inventory.nodes[name]
+        assert record.view is not None
+        ground = self._ground(record.view)
+        assert ground is not None
+        near = [holder for holder in self._holders.on(name) if self._eligible(holder)]
+        known = {holder.uid for holder in near}
+        far = [holder for holder in self._far_of(ground) if holder.uid not in known] if ground.shared else []
+        candidates = [
+            Candidate(holder, charges) for holder in (*near, *far) if (charges := self._charges_of(holder)) is not None
+        ]
+        roomy = self._terms.fits(name, frozenset())
+        if name in self._likewise and not roomy:
+            self._next_alike(name, heap)
+        if not candidates or not (roomy or self._terms.fits(name, _gone(candidates))):
+            return
+        site = make_site(record, ground, candidates, roomy=roomy, trial=self._trial, inventory=self._inventory)
+        low = None if site is None else site.bound()
+        if site is not None and low is not None:
+            self._sites[name] = site
+            heappush(heap, low)
+
+    def _next_alike(self, name: str, heap: list[Bound]) -> None:
+        names = self._likewise.pop(name)[1:]
+        if names:
+            self._likewise[names[0]] = names
+            ground = self._ground(self._inventory.nodes[name].view)  # type: ignore[arg-type]
+            assert ground is not None
+            heappush(heap, (*min(holder.rank for holder in self._far_of(ground))[:5], names[0]))
+
+    def _examine(self, site: Site, pods: int, heap: list[Bound]) -> bool:
+        """Look at all sets with so many pods; returns whether there is more to look at."""
+        if not site.tested:
+            if not self._suffices(site, site.candidates):
+                return False
+            site.tested = True
+        if self._tries <= 0:
+            self._last_nodes -= 1
+            self._fill(site)
+            return False
+        try:
+            sets = site.sets(pods, self._terms.max_victims, self._allowance)
+        except TooMany:
+            self._fill(site)
+            return False
+        ranked = sorted(((self._cost(site, chosen), chosen) for chosen in sets), key=lambda pair: pair[0])
+        for found, chosen in ranked:
+            if self._best is not None and found >= self._best.cost:
+                break
+            if self._suffices(site, chosen):
+                self._take(site, chosen)
+                return False
+        low = site.bound(at_least=pods + 1)
+        if low is None:
+            return False
+        heappush(heap, low)
+        return True
+
+    def _fill(self, site: Site) -> None:
+        for chosen in fill(site.candidates, lambda some: self._suffices(site, some), self._allowance):
+            found = self._cost(site, chosen)
+            if found.pods + found.freed > self._terms.max_victims:
+                continue
+            if self._best is None or found < self._best.cost:
+                self._take(site, chosen)
+
+    def _take(self, site: Site, chosen: Sequence[Candidate]) -> None:
+        needed = give_back(list(chosen), lambda some: self._suffices(site, some))
+        holders = tuple(item.holder for item in needed)
+        self._best = Found(site.record.name, holders, cost(holders, site.record.name))
+
+    @staticmethod
+    def _cost(site: Site, chosen: Sequence[Candidate]) -> Cost:
+        return cost([item.holder for item in chosen], site.record.name)
+
+    def _suffices(self, site: Site, chosen: Sequence[Candidate]) -> bool:
+        """Does the unit fit on the node once these are gone?"""
+        self._tries -= 1
+        if not site.roomy and not self._terms.fits(site.record.name, _gone(chosen)):
+            return False
+        reverts = [self._snapshot.release(claim) for item in chosen for claim in item.holder.claims]
+        try:
+            return self._trial.fits(site.record)
+        finally:
+            for revert in reversed(reverts):
+                revert()
+
+    # -- who may go ------------------------------------------------------------------------------------------------
+
+    def _eligible(self, holder: Holder) -> bool:
+        return holder.priority <= self._terms.limit and (holder.preemptible or not self._terms.heed_preemptible)
+
+    def _charges_of(self, holder: Holder) -> Charges | None:
+        """What evicting the holder takes from which budget; None if the budgets forbid it whatever else is chosen."""
+        if holder.uid not in self._charges:
+            self._charges[holder.uid] = charges_of(holder.pods, self._terms.budgets)
+        return self._charges[holder.uid]
+
+    def _allowance(self, key: Key) -> int:
+        assert self._terms.budgets is not None
+        return self._terms.budgets.allowance(key)
+
+    @property
+    def _inventory(self) -> Inventory:
+        return self._snapshot.inventory
+
+
+def charges_of(pods: Sequence[PodRef], budgets: Budgets | None) -> Charges | None:
+    """The disruptions that evicting all of these takes; None if the budgets forbid it."""
+    charges: Charges = {}
+    if budgets is None:
+        return charges
+    for pod in pods:
+        key = budgets.charged(pod)
+        if isinstance(key, Refusal):
+            return None
+        if key is not None:
+            charges[key] = charges.get(key, 0) + 1
+    return None if any(count > budgets.allowance(key) for key, count in charges.items()) else charges
+
+
+def _bound(need: int, near: list[Holder], far: list[Holder], name: str) -> Bound | None:
+    """A bound from the holders alone: as if all their devices were here and of use."""
+    if need == 1:
+        best = min(holder.rank for holder in near)
+        if far:
+            best = min(best, min(holder.rank for holder in far))
+        return (*best[:5], name)
+    if len(far) > FAR:
+        far = [_paragon(far)] * need
+    holders = [*near, *far] if far else near
+    return bound(need, holders, [holder.devices for holder in holders], name)
+
+
+def _paragon(holders: list[Holder]) -> Holder:
+    """The best of every figure in one."""
+    fewest = min(holders, key=lambda holder: len(holder.pods))
+    return Holder(
+        key="",
+        uid="",
+        claims=(),
+        pods=fewest.pods,
+        priority=min(holder.priority for holder in holders),
+        since=max(holder.since for holder in holders),
+        devices=max(holder.devices for holder in holders),
+    )
+
+
+def _gone(chosen: Sequence[Candidate]) -> frozenset[str]:
+    return frozenset(pod.uid for item in chosen for pod in item.holder.pods)

@@ -1,0 +1,196 @@
+"""A site: one node with the holders that could give way there, and the sets of them worth a look.
+
+Works out nothing about which set is best over all nodes; that is `victims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dra_operator.allocator import Trial
+from dra_operator.api.meta import Key
+from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.inventory.usage import Use
+from dra_operator.inventory.views import NodeRecord
+from dra_operator.preemption.criteria import Bound, bound
+from dra_operator.preemption.floor import Held, floor
+from dra_operator.preemption.ground import Ground
+from dra_operator.preemption.holders import Holder
+
+#: So many sets of one size are compared on one node; beyond that, `fill` is used there.
+SETS = 2_000
+
+#: Budgets that an eviction takes a disruption from, and how many.
+Charges = dict[Key, int]
+
+
+class TooMany(Exception):
+    """There are more sets of this size than are worth comparing."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A holder on a site. `amount`: usable devices it would give back here."""
+
+    holder: Holder
+    charges: Charges
+    amount: int = 0
+    relevant: bool = False
+    held: Held = field(default_factory=lambda: Held(0))
+
+
+@dataclass(slots=True)
+class Site:
+    """`roomy`: the pod could run there without anybody's going. `need`: usable devices that must come free at the least.
+
+    `floor`: pods that must go at the least. `tested`: all candidates together are known to suffice.
+    """
+
+    record: NodeRecord
+    ground: Ground
+    candidates: list[Candidate]
+    roomy: bool
+    need: int
+    floor: int = 0
+    tested: bool = False
+
+    def bound(self, at_least: int = 0) -> Bound | None:
+        """What a set with at least so many pods can cost at best."""
+        return bound(
+            self.need,
+            [item.holder for item in self.candidates],
+            [item.amount for item in self.candidates],
+            self.record.name,
+            at_least=max(at_least, self.floor),
+        )
+
+    def sets(self, pods: int, limit: int, allowance: Callable[[Key], int]) -> list[tuple[Candidate, ...]]:
+        """All sets with exactly so many pods, at most `limit` victims, enough devices and within the budgets. Raises TooMany."""
+        found: list[tuple[Candidate, ...]] = []
+        for chosen in _subsets(self.candidates, pods, limit, self.need, allowance):
+            found.append(chosen)
+            if len(found) > SETS:
+                raise TooMany
+        return found
+
+
+def make_site(
+    record: NodeRecord,
+    ground: Ground,
+    candidates: list[Candidate],
+    *,
+    roomy: bool,
+    trial: Trial,
+    inventory: Inventory,
+) -> Site | None:
+    """The site of a node, with the candidates that bear on it. None if all of them together cannot suffice."""
+    held_back = trial.held.get(record.name, 0)
+    counted = ground.table.multi == 0 and ground.need > 0
+    for item in candidates:
+        _look_at(item, record, ground, held_back, trial.homeless, inventory)
+        # Where the pod has no room, whoever frees some counts, whatever devices it has.
+        item.relevant = item.relevant or (not roomy and bool(item.holder.pods))
+    candidates = [item for item in candidates if item.relevant]
+    free = (ground.usable & ~held_back & ~record.used).bit_count() + ground.open
+    need = ground.need - free if counted else 0
+    if need <= 0:
+        # Counting does not see what is in the way, but something is.
+        need = 1
+        for item in candidates:
+            item.amount = 1
+    site = Site(record, ground, candidates, roomy, need)
+    if not ground.table.plain and not ground.hidden and candidates:
+        found = floor(trial.plan, ground.table, trial.start(record), [item.held for item in candidates])
+        if found is None:
+            return None
+        site.floor = found
+    return site if candidates else None
+
+
+def _look_at(
+    item: Candidate,
+    record: NodeRecord,
+    ground: Ground,
+    held_back: int,
+    homeless: frozenset[DeviceId],
+    inventory: Inventory,
+) -> None:
+    """Fill in what the holder has on this node that bears on the problem."""
+    item.held = held = Held(len(item.holder.pods))
+    mine = 0
+    elsewhere = set()
+    for claim in item.holder.claims:
+        for use in inventory.usage.by_claim.get(claim, ()):
+            offer = inventory.offer(use.device)
+            if offer is None:
+                continue
+            if offer.home == record.name:
+                position = offer.position
+                if not ground.relevant >> position & 1:
+                    continue
+                mine |= 1 << position
+            elif offer.home is None and use.device in ground.shared:
+                position = -1
+                if ground.shared[use.device] and use.device not in homeless:
+                    elsewhere.add(use.device)
+            else:
+                continue
+            item.relevant = True
+            if not ground.table.plain and not ground.hidden:
+                if position < 0:
+                    position = _position(record, use)
+                held.takes.setdefault(position, []).append(_take(use, record, position))
+    item.amount = (mine & ground.usable & ~held_back).bit_count() + len(elsewhere)
+
+
+def _position(record: NodeRecord, use: Use) -> int:
+    return next(position for position, offer in enumerate(record.offers) if offer.id == use.device)
+
+
+def _take(use: Use, record: NodeRecord, position: int) -> tuple[int, ...] | None:
+    if use.share is None:
+        return None
+    assert record.view is not None
+    share = use.share
+    return tuple(share[name].nano if name in share else 0 for name, _ in record.view.kinds[position].sizes)
+
+
+def _subsets(
+    candidates: Sequence[Candidate], pods: int, limit: int, need: int, allowance: Callable[[Key], int]
+) -> Iterator[tuple[Candidate, ...]]:
+    """Depth first, one candidate after another; a branch is left where what remains cannot be enough."""
+    count = len(candidates)
+    amount_from, pods_from, freed_from = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
+    for index in range(count - 1, -1, -1):
+        size = len(candidates[index].holder.pods)
+        amount_from[index] = amount_from[index + 1] + candidates[index].amount
+        pods_from[index] = pods_from[index + 1] + size
+        freed_from[index] = freed_from[index + 1] + (not size)
+    chosen: list[Candidate] = []
+
+    def walk(first: int, pods: int, limit: int, need: int) -> Iterator[tuple[Candidate, ...]]:
+        if not pods and need <= 0 and chosen:
+            yield tuple(chosen)
+        for index in range(first, count):
+            if need > amount_from[index] or pods > pods_from[index] or not (pods or freed_from[index]):
+                return
+            item = candidates[index]
+            size = len(item.holder.pods)
+            weight = max(1, size)
+            if size <= pods and weight <= limit:
+                chosen.append(item)
+                if not item.charges or within(chosen, allowance):
+                    yield from walk(index + 1, pods - size, limit - weight, need - item.amount)
+                chosen.pop()
+
+    return walk(0, pods, limit, need)
+
+
+def within(chosen: Iterable[Candidate], allowance: Callable[[Key], int]) -> bool:
+    """May all of these be evicted, as far as the budgets go?"""
+    total: Charges = {}
+    for item in chosen:
+        for key, count in item.charges.items():
+            total[key] = total.get(key, 0) + count
+    return all(count <= allowance(key) for key, count in total.items())

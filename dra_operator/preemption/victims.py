@@ -1,0 +1,180 @@
+"""Choosing victims: which lower-priority holders give way so that one unit fits, or why none can.
+
+Decides nothing about when to preempt, and evicts nobody: holds, evictions and what follows are the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from dra_operator.allocator import Failed, Problem, Solved, Trial, attempt, solve, trial
+from dra_operator.inventory import Snapshot
+from dra_operator.inventory.views import View
+from dra_operator.preemption.budgets import Budgets
+from dra_operator.preemption.criteria import for_eviction
+from dra_operator.preemption.ground import Ground
+from dra_operator.preemption.holders import Holder, Holders
+from dra_operator.preemption.search import Fits, Found, Search, Terms, charges_of
+
+#: More victims than any cluster has.
+_NO_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """`holders`: who gives way, in the order to evict them; nobody if the unit fits once those that leave anyway are gone.
+
+    `solution`: what the unit then gets; its devices are to be held for it. `node` is None as in `Solved`.
+    """
+
+    node: str | None
+    holders: tuple[Holder, ...]
+    solution: Solved
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """UIDs of the claims to be released."""
+        return tuple(claim for holder in self.holders for claim in holder.claims)
+
+
+@dataclass(frozen=True, slots=True)
+class NoVictims:
+    """`reasons`: why, each a sentence without a full stop. `closest`: the holders that would have to go on `node` if these reasons
+    did not stand; nobody if nothing would help."""
+
+    reasons: tuple[str, ...]
+    node: str | None = None
+    closest: tuple[Holder, ...] = ()
+
+
+def choose(
+    problem: Problem,
+    snapshot: Snapshot,
+    holders: Holders,
+    *,
+    priority: int,
+    min_delta: int,
+    max_victims: int,
+    budgets: Budgets,
+    fits: Fits,
+    leaving: frozenset[str] = frozenset(),
+) -> Victims | NoVictims:
+    """The best victims for the unit, by the criteria of `criteria`; deterministic, and the snapshot is left as it was.
+
+    `priority`: the unit's base priority; victims are at least `min_delta` (at least 1) below it. `max_victims`: the most pods
+    evicted and claims freed together. `fits(node, gone)`: may the unit's pod run there once the pods with these UIDs are gone; more
+    pods gone must never make it False; it stands in for `problem.fits`, and `problem.cost` is not looked at. `leaving`: UIDs of
+    claims that are being freed anyway; the pods that leave with them are for `fits` to know. `problem.forbidden` must hold the
+    devices held for others, above all those of victims on their way out for other units.
+
+    Exact as long as the sets to compare are few (`site.SETS` of a size on one node, `search.TRIES` in all); beyond that victims are
+    filled in and given back, so that each one chosen is still needed.
+    """
+    asked = trial(problem, snapshot)
+    if isinstance(asked, Failed):
+        return NoVictims((asked.message,))
+    with _released(snapshot, leaving):
+        ready = attempt(replace(problem, fits=lambda name: fits(name, frozenset())), snapshot)
+        if ready is not None:
+            return Victims(ready.node, (), ready)
+        terms = Terms(
+            limit=priority - max(1, min_delta),
+            max_victims=max_victims,
+            budgets=budgets,
+            heed_preemptible=True,
+            fits=fits,
+        )
+        return _Choice(problem, snapshot, asked, holders, terms).make()
+
+
+class _Choice:
+    def __init__(self, problem: Problem, snapshot: Snapshot, asked: Trial, holders: Holders, terms: Terms) -> None:
+        self.problem, self.snapshot, self.trial, self.holders, self.terms = problem, snapshot, asked, holders, terms
+        self.nodes = None if problem.nodes is None else frozenset(problem.nodes)
+        self.grounds: dict[View, Ground | None] = {}
+
+    def make(self) -> Victims | NoVictims:
+        search = self._search(self.terms)
+        found = search.run()
+        if found is not None:
+            return self._victims(found)
+        return self._why_not(search)
+
+    def _search(self, terms: Terms) -> Search:
+        return Search(self.snapshot, self.trial, self.nodes, self.holders, terms, self.grounds)
+
+    def _victims(self, found: Found) -> Victims | NoVictims:
+        claims = frozenset(claim for holder in found.holders for claim in holder.claims)
+        with _released(self.snapshot, claims):
+            solution = solve(replace(self.problem, nodes=(found.node,), fits=None, cost=None), self.snapshot)
+        if not isinstance(solution, Solved):
+            message = solution.message if isinstance(solution, Failed) else "the allocator finds no solution after all"
+            return NoVictims((message,), found.node, found.holders)
+        protected = frozenset(
+            holder.uid for holder in found.holders if charges_of(holder.pods, self.terms.budgets) != {}
+        )
+        return Victims(solution.node, for_eviction(found.holders, protected), solution)
+
+    # -- why not ---------------------------------------------------------------------------------------------------
+
+    def _why_not(self, search: Search) -> NoVictims:
+        """Lift one rule after another until there would be victims: these rules are why there are none."""
+        limit = self.terms.limit
+        if self.trial.exhausted:
+            return NoVictims((self._gave_up(),))
+        relaxed = replace(self.terms, max_victims=_NO_LIMIT)
+        for terms in (
+            relaxed,
+            relaxed := replace(relaxed, budgets=None),
+            replace(relaxed, heed_preemptible=False),
+        ):
+            search = self._search(terms)
+            found = search.run()
+            if found is not None:
+                return NoVictims(tuple(self._broken_by(found)), found.node, found.holders)
+        if not search.any_place:
+            return NoVictims(("no node has the devices it asks for, whoever holds them",))
+        if not search.any_below:
+            return NoVictims((f"nothing of priority {limit} or lower holds a device on a node it could use",))
+        found = self._search(
+            replace(self.terms, max_victims=_NO_LIMIT, budgets=None, heed_preemptible=False, fits=_anywhere)
+        ).run()
+        if found is not None:
+            text = f"devices could be freed (on node {found.node}, say), but the pod would not fit there even then"
+            return NoVictims((text,), found.node, found.holders)
+        if self.trial.exhausted:
+            return NoVictims((self._gave_up(),))
+        return NoVictims((f"it would not fit even if everything of priority {limit} or lower gave way",))
+
+    def _broken_by(self, found: Found) -> Iterator[str]:
+        """The rules that this set of victims breaks."""
+        fixed = [holder for holder in found.holders if not holder.preemptible]
+        if fixed:
+            names = "; ".join(str(holder) for holder in fixed[:3]) + ("; …" if len(fixed) > 3 else "")
+            yield f"not preemptible: {names}"
+        assert self.terms.budgets is not None
+        for refusal in self.terms.budgets.allows([pod for holder in found.holders for pod in holder.pods]):
+            yield str(refusal)
+        count = found.cost.pods + found.cost.freed
+        if count > self.terms.max_victims:
+            yield f"it would take {count} victim{'' if count == 1 else 's'}, and the policy allows {self.terms.max_victims}"
+
+    def _gave_up(self) -> str:
+        return f"no victims found within {self.problem.work_budget} steps of search"
+
+
+def _anywhere(node: str, gone: frozenset[str]) -> bool:
+    return True
+
+
+@contextmanager
+def _released(snapshot: Snapshot, claims: frozenset[str]) -> Iterator[None]:
+    """As if these claims had no allocation."""
+    reverts = [snapshot.release(claim) for claim in sorted(claims)]
+    try:
+        yield
+    finally:
+        for revert in reversed(reverts):
+            revert()

@@ -27,8 +27,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class DocumentText:
     """The text between two `---` lines (the first of them included): one YAML document, several JSON values, or comments only."""
 
-    def __init__(self, file: str, text: str, line: int, *, json_only: bool) -> None:
-        self.file, self.text, self.line = file, text, line
+    def __init__(self, file: str, text: str, line: int, *, start: int = 0, json_only: bool) -> None:
+        """`start`: at which character of the file the text begins, `line`: on which of its lines, from 1."""
+        self.file, self.text, self.line, self.start = file, text, line, start
         #: By the file's name.
         self.json_only = json_only
         self.documents: list[Document] = []
@@ -129,7 +130,7 @@ def _split(name: str, content: str) -> Iterator[DocumentText]:
     marks = [] if json_only else [match.start() for match in _SEPARATOR.finditer(content) if match.start()]
     line = 1
     for start, end in pairwise([0, *marks, len(content)]):
-        yield DocumentText(name, content[start:end], line, json_only=json_only)
+        yield DocumentText(name, content[start:end], line, start=start, json_only=json_only)
         line += content.count("\n", start, end)
 
 

@@ -1,0 +1,67 @@
+"""The way in: all rules on all objects of an input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dra_operator.api.slices import ResourceSlice
+from dra_operator.lint import (  # noqa: F401  imported for the rules they declare
+    combinations,
+    inventoryrules,
+    policies,
+    refusals,
+    requests,
+    selectorrules,
+    slicerules,
+    structure,
+    workloads,
+)
+from dra_operator.lint.findings import CHECKS, RULES, Finding, Found, finding
+from dra_operator.lint.published import Inventory
+from dra_operator.lint.scope import Scope
+from dra_operator.lint.slicerules import readable
+from dra_operator.lint.subjects import Subject
+
+__all__ = ["RULES", "check", "unreadable"]
+
+
+def check(objects: Sequence[Any], *, inventory: bool = False, slices: Iterable[ResourceSlice] = ()) -> list[Finding]:
+    """What will not work, object by object in the order given, then by field.
+
+    `objects`: plain values as read from YAML or JSON. `inventory`: check against the slices among them, and against `slices`,
+    which may come from a cluster.
+    """
+    subjects = [Subject(index, value if isinstance(value, Mapping) else {}) for index, value in enumerate(objects)]
+    published = [*readable(subjects), *slices] if inventory else []
+    scope = Scope(subjects, Inventory(published) if published else None)
+    found: dict[tuple[object, ...], Finding] = {}
+    for subject in subjects:
+        for rule, kinds, function in CHECKS:
+            if (kinds and subject.kind not in kinds) or (rule.inventory and scope.inventory is None):
+                continue
+            for item in function(subject, scope):
+                result = finding(subject.index, item, rule)
+                found.setdefault((subject.index, result.path, result.code, result.message), result)
+    return _without_echoes(list(found.values()))
+
+
+def unreadable(message: str) -> Finding:
+    """The finding for text that could not be read at all."""
+    return finding(-1, Found((), message, code="unreadable"), RULES["unreadable"])
+
+
+#: Findings that another one at the same place explains better.
+_ECHOES = {
+    "selector-fails": {"attribute-type", "unknown-attribute", "text-compared-as-number", "unguarded-attribute"},
+    "matches-nothing": {"attribute-type", "unknown-attribute", "text-compared-as-number"},
+    "invalid-value": {"wrong-type"},
+    "missing-field": {"old-dialect", "unknown-field"},
+}
+
+
+def _without_echoes(findings: list[Finding]) -> list[Finding]:
+    codes: dict[tuple[int, object], set[str]] = {}
+    for item in findings:
+        codes.setdefault((item.subject, item.path), set()).add(item.code)
+    return [item for item in findings if not _ECHOES.get(item.code, set()) & codes[item.subject, item.path]]

@@ -137,6 +137,10 @@ class Memory(FilterSource):
             return entry[0]
         return self._learn(key, problem.claims, problem)
 
+    def forget(self, problem: Problem) -> None:
+        """Drop what is known of a problem that was only tried and will not be asked again."""
+        self._known.pop((*(id(claim.spec) for claim in problem.claims), problem.constraints), None)
+
     def _learn(self, key: tuple[object, ...], claims: tuple[ResourceClaim, ...], problem: Problem) -> Known | Failed:
         inventory = self.inventory
         plan = make_plan(claims, problem.constraints, inventory.classes, inventory.features, self)
@@ -196,7 +200,7 @@ class Memory(FilterSource):
                 continue
             if offer.home is None:
                 homeless.add(device_id)
-            else:
+            elif offer.position >= 0:  # else it waits for its node
                 by_node[offer.home] = by_node.get(offer.home, 0) | 1 << offer.position
         self._held = forbidden, inventory.published, by_node, frozenset(homeless)
         return by_node, frozenset(homeless)

@@ -1,0 +1,135 @@
+"""`explain`: from a unit's situation to its explanation, without the search for fixes or with it.
+
+The first is cheap and goes with every report; the second tries changed problems and is for units that have waited, and for whoever asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dra_operator.allocator import Failed, trial
+from dra_operator.allocator.memory import memory_of
+from dra_operator.explain.causes import by_constraints, by_releases, causes_of
+from dra_operator.explain.changes import Change, Proposals, class_names
+from dra_operator.explain.conjuncts import kinds_of, terms_of
+from dra_operator.explain.drafts import Bench, Draft, Effort
+from dra_operator.explain.explanation import Cause, Explanation, Fix, RequestExplanation
+from dra_operator.explain.fixes import Found, find_fixes, outranking
+from dra_operator.explain.looking import Look
+from dra_operator.explain.nearest import nearest
+from dra_operator.explain.podchanges import pod_changes
+from dra_operator.explain.releases import releases
+from dra_operator.explain.situation import Situation
+from dra_operator.explain.summary import blocker_of_failure
+
+_NEAREST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A fix and the changed problem that was solved to prove it."""
+
+    fix: Fix
+    draft: Draft
+
+
+def explain(situation: Situation, effort: Effort | None = None) -> Explanation:
+    """Why the unit is not placed. With an `effort`, also what would fix it. The snapshot is left as it was."""
+    return explain_with_proofs(situation, effort)[0]
+
+
+def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
+    """As `explain`, with the drafts that were solved for the fixes, in their order."""
+    asked = trial(situation.problem, situation.snapshot)
+    if isinstance(asked, Failed):
+        return _unplanned(situation, asked, effort)
+    look = Look(situation, asked)
+    kinds = kinds_of(look.inventory)
+    bind = memory_of(look.inventory).selectors.bound
+    terms = [terms_of(way, kinds, bind) for way in look.plan.ways]
+    requests = tuple(
+        RequestExplanation(
+            claim=str(situation.problem.claims[way.claim].key),
+            request=way.name,
+            device_class=way.detail.device_class_name,
+            wanted=None if way.all else way.count,
+            devices=row.devices,
+            steps=row.steps(way),
+            usable=row.usable,
+            most_on_a_node=row.most_on_a_node,
+            conjuncts=terms[way.index].counts(way),
+        )
+        for way, row in zip(look.plan.ways, look.rows, strict=True)
+    )
+    nodes, more = nearest(look, _NEAREST)
+    plain = tuple(causes_of(look, requests, asked))
+    special: list[Cause] = []
+    found: list[Found] = []
+    if effort is not None:
+        bench = Bench(situation, look, effort)
+        if bench.fits(bench.start) is None:
+            special += by_constraints(look, bench)
+            proposals = Proposals(look, terms, kinds, learn=effort.learn)
+            changes = [*proposals.all(), *pod_changes(look, asked), *outranking(look)]
+            freed = releases(look, bench)
+            larger = [release.change(situation) for release in freed]
+            found = find_fixes(bench, changes, larger)
+            special += by_releases(look, freed, {item.fix.kind for item in found})
+        else:
+            plain = ()
+    causes = tuple(_ordered(situation, [*special, *plain]))
+    explanation = Explanation(
+        summary=_summary(situation, causes),
+        requests=requests,
+        causes=causes,
+        nodes=nodes,
+        more_nodes=more,
+        fixes=tuple(item.fix for item in found),
+        warnings=tuple(_warnings(look)),
+    )
+    return explanation, tuple(Proof(item.fix, item.draft) for item in found)
+
+
+def _unplanned(
+    situation: Situation, failed: Failed, effort: Effort | None
+) -> tuple[Explanation, tuple[Proof, ...]]:
+    """The claim or its class is wrong: nothing can be counted, but a class of a similar name may be meant."""
+    blocker = blocker_of_failure(failed)
+    cause = Cause("error", blocker.message)
+    found: list[Found] = []
+    if effort is not None and failed.kind == "class":
+        changes: list[Change] = list(class_names(situation.snapshot.inventory, situation.problem.claims))
+        found = find_fixes(Bench(situation, None, effort), changes, ())
+        found = [item for item in found if item.fix.kind == "class name"]
+    explanation = Explanation(blocker.message, causes=(cause,), fixes=tuple(item.fix for item in found))
+    return explanation, tuple(Proof(item.fix, item.draft) for item in found)
+
+
+#: What the unit says of itself goes first where it is for none of the reasons that are worked out here.
+_WORKED_OUT = frozenset({"", "NoDevices", "NoFittingNode", "Waiting", "SelectorError"})
+
+
+def _ordered(situation: Situation, causes: list[Cause]) -> list[Cause]:
+    blocker = situation.blocker
+    if blocker is not None and blocker.reason not in _WORKED_OUT:
+        return [Cause(blocker.reason, blocker.message), *causes]
+    rank = {"rolling update": 0, "idle": 1, "constraint": 2, "pod": 3, "error": 4}
+    return sorted(causes, key=lambda cause: rank.get(cause.kind, 5))
+
+
+def _summary(situation: Situation, causes: tuple[Cause, ...]) -> str:
+    if causes:
+        return causes[0].text
+    blocker = situation.blocker
+    return "" if blocker is None else blocker.message
+
+
+def _warnings(look: Look) -> list[str]:
+    """Selectors that fail on devices, which are left out for it."""
+    texts: dict[str, None] = {}
+    for way, row in zip(look.plan.ways, look.rows, strict=True):
+        for (why, _), details in row.details.items():
+            if why == "error":
+                for text, devices in details.most_common():
+                    texts[f"request {way.name}: {text} (on {devices} devices)"] = None
+    return list(texts)

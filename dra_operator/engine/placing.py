@@ -136,7 +136,6 @@ class Placer:
             forbidden=forbidden,
             ignore_usage=empty,
         )
-        unit.lacks_node = False
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
         try:
@@ -149,7 +148,6 @@ class Placer:
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
         if isinstance(answer, Failed):
             return blocker_of_failure(answer)
-        unit.lacks_node = any(found is not None for found in misfits.values())
         return blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
 
     def _judge(

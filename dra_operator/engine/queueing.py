@@ -189,7 +189,15 @@ class Queue:
         return writes
 
     def _blocked(self, unit: Unit, pod: Pod | None, blocked: Blocked, now: float, writing: bool) -> list[Decision]:
-        news = unit.block(blocked.blocker.reason, blocked.blocker.message)
+        state = self._state
+        unit.lacks_node = blocked.blocker.lacks_node
+        message = blocked.blocker.message
+        if blocked.blocker.held:
+            holders = [
+                str(hold.unit.subject) for hold in state.holds if hold.unit != unit.key and hold.rank < rank_of(unit)
+            ]
+            message += f"; held for {', '.join(holders[:3])}"
+        news = unit.block(blocked.blocker.reason, message)
         if unit.impossible != blocked.impossible or news:
             unit.impossible = blocked.impossible
             self._mark_reports(unit)

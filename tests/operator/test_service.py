@@ -182,8 +182,10 @@ async def test_a_crashing_engine_is_replaced_and_told_everything_again(server: F
     rig.engine.crash = RuntimeError("boom")
     server.put(NODES, "d")
     await until(lambda: len(rig.engines) == 2 and rig.engine.decided_at)
-    assert rig.alive("Node") == {"a", "b", "c", "d"}
+    await until(lambda: rig.alive("Node") == {"a", "b", "c", "d"})
     await until(lambda: rig.alive("ResourceClaim") == {"a", "b", "c"})
+    await until(lambda: rig.service.metrics.registry.get_sample_value("dra_operator_engine_crashes_total") == 1)
+    await until(lambda: len({told[1] for told in rig.engine.told if told[0] == "SYNCED"}) == len(ENGINE_KINDS))
     synced = {told[1] for told in rig.engine.told if told[0] == "SYNCED"}
     assert synced == {resource.kind for resource in ENGINE_KINDS}
     rig.service.stop()

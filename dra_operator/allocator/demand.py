@@ -10,10 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_operator.allocator.plan import Way
+from dra_operator.allocator.problem import Demand
 from dra_operator.allocator.table import Table
+from dra_operator.api.claims import ClaimSpec
 
 #: Without better knowledge: claims of these many devices of what is being asked for, equally often.
 TYPICAL_COUNTS = (1, 2, 4, 8)
+
+#: How many different claims an expectation distinguishes.
+_KINDS_EXPECTED = 32
 
 #: What is left of shareable devices, by position: amounts in the order of the capacity names.
 Left = Mapping[int, tuple[int, ...]]
@@ -63,6 +68,38 @@ class Term:
         # Each claim needs distinct devices, so a device serves a claim at most once.
         usable = sum(1 for unit in units if unit)
         return usable // self.count * self.count * part
+
+
+class RecentDemand:
+    """What was asked for lately, as a `Demand` that stays the same object for as long as it describes that well enough.
+
+    Refreshed after 16, 64, 256, … claims and then every 1,024; at each refresh what was counted before counts half.
+    """
+
+    _LONGEST = 1024
+
+    def __init__(self) -> None:
+        self.demand: Demand | None = None
+        self._weights: dict[int, tuple[ClaimSpec, float]] = {}
+        self._since = 0
+        self._wait = 16
+
+    def note(self, spec: ClaimSpec) -> None:
+        """Count one claim."""
+        key = id(spec)
+        known = self._weights.get(key)
+        self._weights[key] = spec, 1.0 if known is None else known[1] + 1.0
+        self._since += 1
+        if self._since >= self._wait:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        total = sum(weight for _, weight in self._weights.values())
+        kept = sorted(self._weights.values(), key=lambda item: -item[1])[:_KINDS_EXPECTED]
+        self.demand = Demand(tuple((spec, weight / total) for spec, weight in kept))
+        self._weights = {id(spec): (spec, weight / 2) for spec, weight in kept}
+        self._since = 0
+        self._wait = min(self._wait * 4, self._LONGEST)
 
 
 def terms_of(table: Table, way: Way, count: int, weight: float) -> Term:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from dra_operator.allocator.memory import Known
-from dra_operator.allocator.problem import Demand, Strategy
+from dra_operator.allocator.problem import Demand, Failed, Strategy, Unsolved
 from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
 from dra_operator.allocator.table import Table
@@ -45,22 +45,24 @@ class Index:
     def __init__(self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]) -> None:
         self.known, self.strategy, self.demand, self.forbidden = known, strategy, demand, forbidden
         self.answers: dict[State, Answer] = {}
+        #: What was answered when nothing was solvable, with the inventory's version then.
+        self.unsolved: tuple[int, Unsolved | Failed] | None = None
         #: States that could not be worked out within some budget.
         self.unfinished: set[State] = set()
         self._heap: list[tuple[Rank, int, Answer]] = []
         self._pushed = 0
         self._ready: dict[State, Answer] = {}
         self._cursor = -1
+        self._states = known.memory.inventory.states
 
     def catch_up(self, work: Work) -> None:
         """Take in what changed since the last call."""
-        states = self.known.memory.inventory.states
-        end = states.journal_end
-        if self.unfinished:
-            for state in list(self.unfinished):
-                self._consider(state, work)
-        if self._cursor == end:
+        states = self._states
+        end = states.journal_start + len(states.journal)
+        if self._cursor == end and not self.unfinished:
             return
+        for state in list(self.unfinished):
+            self._consider(state, work)
         if self._cursor < states.journal_start:
             self.answers.clear()
             self._heap.clear()
@@ -124,6 +126,27 @@ class Index:
         finally:
             for entry in taken:
                 heappush(heap, entry)
+
+    def top(self) -> Answer | None:
+        """The best answer with a solution if no other is as good; None also where that takes a closer look."""
+        heap = self._heap
+        while heap:
+            rank, _, answer = heap[0]
+            state = answer.state
+            if not state.nodes or self._ready.get(state) is not answer:
+                heappop(heap)
+                if self._ready.get(state) is answer:
+                    del self._ready[state]
+                continue
+            if (len(heap) > 1 and heap[1][0] == rank) or (len(heap) > 2 and heap[2][0] == rank):
+                return None
+            return answer
+        return None
+
+    @property
+    def hopeless(self) -> bool:
+        """No state has a solution or an error, and all have been looked at."""
+        return not self._ready and not self.unfinished
 
     def ready(self) -> list[Answer]:
         """Answers with a solution or an error whose state has nodes."""

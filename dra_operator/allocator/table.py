@@ -360,7 +360,9 @@ class _Builder:
                 ),
                 table.counters.drains.get(position),
                 table.counters.groups.get(position),
-                self.view.kinds[position].seq if table.multi >> bit & 1 else None,
+                (table.limits[bit], tuple(column.takes[bit] for column in table.columns))
+                if table.multi >> bit & 1
+                else None,
                 table.binding >> bit & 1,
                 None if self.as_published else table.sizes[bit],
             )

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +15,7 @@ import (
 
 func init() {
 	commands["cel"] = answerCEL
+	commands["cel-bench"] = timeCEL
 	commands["quantity"] = answerQuantity
 }
 
@@ -92,6 +94,41 @@ func answerCEL(line []byte) (result any) {
 	}
 	answer.Match = &match
 	return answer
+}
+
+type celTime struct {
+	Expression       string  `json:"expression"`
+	CompileMicros    float64 `json:"compileMicros"`
+	EvaluationMicros float64 `json:"evaluationMicros"`
+}
+
+// timeCEL says how long one compilation, as the scheduler does it, and one evaluation take.
+func timeCEL(line []byte) any {
+	var c celCase
+	if err := json.Unmarshal(line, &c); err != nil {
+		return celTime{}
+	}
+	compile := compilerFor(c.Features)
+	options := dracel.Options{DisableCostEstimation: true}
+	device := dracel.Device{Driver: c.Device.Driver, Attributes: c.Device.Attributes, Capacity: c.Device.Capacity}
+	compiled := compile(c.Expression, options)
+	return celTime{
+		Expression:    c.Expression,
+		CompileMicros: micros(func() { compile(c.Expression, options) }),
+		EvaluationMicros: micros(func() {
+			_, _, _ = compiled.DeviceMatches(context.Background(), device)
+		}),
+	}
+}
+
+// micros runs something for a quarter of a second and gives the mean.
+func micros(run func()) float64 {
+	start, count := time.Now(), 0
+	for time.Since(start) < 250*time.Millisecond {
+		run()
+		count++
+	}
+	return float64(time.Since(start).Microseconds()) / float64(count)
 }
 
 type quantityAnswer struct {

@@ -38,6 +38,7 @@ type celDevice struct {
 type celAnswer struct {
 	Name          string `json:"name"`
 	Match         *bool  `json:"match,omitempty"`
+	Value         any    `json:"value,omitempty"`
 	CompileError  string `json:"compileError,omitempty"`
 	Error         string `json:"error,omitempty"`
 	Cost          uint64 `json:"cost"`
@@ -72,7 +73,7 @@ func answerCEL(line []byte) (result any) {
 	if c.EnvType == string(environment.NewExpressions) {
 		envType = environment.NewExpressions
 	}
-	compiled := compilerFor(c.Features)(c.Expression, dracel.Options{EnvType: &envType})
+	compiled := compilerFor(c.Features)(c.Expression, dracel.Options{EnvType: &envType, DerivedAttribute: c.Derived})
 	if compiled.Error != nil {
 		answer.CompileError = compiled.Error.Detail
 		return answer
@@ -83,6 +84,15 @@ func answerCEL(line []byte) (result any) {
 		AllowMultipleAllocations: c.Device.AllowMultipleAllocations,
 		Attributes:               c.Device.Attributes,
 		Capacity:                 c.Device.Capacity,
+	}
+	if c.Derived {
+		value, _, err := compiled.EvaluateDerivedAttribute(context.Background(), device)
+		if err != nil {
+			answer.Error = strings.ToValidUTF8(err.Error(), "?")
+		} else {
+			answer.Value = value
+		}
+		return answer
 	}
 	match, details, err := compiled.DeviceMatches(context.Background(), device)
 	if details != nil && details.ActualCost() != nil {

@@ -54,6 +54,17 @@ class Scope:
         """Names under which claims can ask, those included that are made from NetworkDeviceClasses."""
         return set(self.classes) | set(self._named("NetworkDeviceClass"))
 
+    def first(self, subject: Subject) -> Subject:
+        """The first object of the kind and name of this one."""
+        return self._first[subject.kind, subject.group, subject.namespace, subject.name]
+
+    @cached_property
+    def _first(self) -> dict[tuple[str, str, str, str], Subject]:
+        found: dict[tuple[str, str, str, str], Subject] = {}
+        for subject in self.subjects:
+            found.setdefault((subject.kind, subject.group, subject.namespace, subject.name), subject)
+        return found
+
     def claim(self, kind: str, namespace: str, name: str) -> Subject | None:
         """A ResourceClaim or ResourceClaimTemplate of the input."""
         return self._claims.get((kind, namespace, name))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from dra_operator.allocator.memory import Known
-from dra_operator.allocator.problem import Demand, Strategy
+from dra_operator.allocator.problem import Demand, Failed, Strategy, Unsolved
 from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
 from dra_operator.allocator.table import Table
@@ -45,22 +45,24 @@ class Index:
     def __init__(self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]) -> None:
         self.known, self.strategy, self.demand, self.forbidden = known, strategy, demand, forbidden
         self.answers: dict[State, Answer] = {}
+        #: What was answered when nothing was solvable, with the inventory's version then.
+        self.unsolved: tuple[int, Unsolved | Failed] | None = None
         #: States that could not be worked out within some budget.
         self.unfinished: set[State] = set()
         self._heap: list[tuple[Rank, int, Answer]] = []
         self._pushed = 0
         self._ready: dict[State, Answer] = {}
         self._cursor = -1
+        self._states = known.memory.inventory.states
 
     def catch_up(self, work: Work) -> None:
         """Take in what changed since the last call."""
-        states = self.known.memory.inventory.states
-        end = states.journal_end
-        if self.unfinished:
-            for state in list(self.unfinished):
-                self._consider(state, work)
-        if self._cursor == end:
+        states = self._states
+        end = states.journal_start + len(states.journal)
+        if self._cursor == end and not self.unfinished:
             return
+        for state in list(self.unfinished):
+            self._consider(state, work)
         if self._cursor < states.journal_start:
             self.answers.clear()
             self._heap.clear()
@@ -115,15 +117,54 @@ class Index:
                 answer = entry[2]
                 state = answer.state
                 if not state.nodes or self._ready.get(state) is not answer:
-                    heappop(heap)
-                    if self._ready.get(state) is answer:
-                        del self._ready[state]
+                    self._drop()
                     continue
                 yield answer
                 taken.append(heappop(heap))
         finally:
             for entry in taken:
                 heappush(heap, entry)
+
+    def top(self) -> Answer | None:
+        """The best answer with a solution; of equally good ones that with the first node by name."""
+        heap, ready = self._heap, self._ready
+        while heap:
+            entry = heap[0]
+            answer = entry[2]
+            state = answer.state
+            if not state.nodes or ready.get(state) is not answer:
+                self._drop()
+                continue
+            rank = entry[0]
+            if (len(heap) > 1 and heap[1][0] == rank) or (len(heap) > 2 and heap[2][0] == rank):
+                return self._first_of_equals(rank)
+            return answer
+        return None
+
+    def _drop(self) -> None:
+        """Remove the first entry of the heap, which is out of date."""
+        answer = heappop(self._heap)[2]
+        if self._ready.get(answer.state) is answer:
+            # Its state has no nodes; when it gets some again, the journal says so.
+            del self._ready[answer.state]
+
+    def _first_of_equals(self, rank: Rank) -> Answer | None:
+        heap = self._heap
+        equals: list[tuple[Rank, int, Answer]] = []
+        while heap and heap[0][0] == rank:
+            answer = heap[0][2]
+            if not answer.state.nodes or self._ready.get(answer.state) is not answer:
+                self._drop()
+            else:
+                equals.append(heappop(heap))
+        for entry in equals:
+            heappush(heap, entry)
+        return min((entry[2] for entry in equals), key=lambda answer: answer.state.nodes[0], default=None)
+
+    @property
+    def hopeless(self) -> bool:
+        """No state has a solution or an error, and all have been looked at."""
+        return not self._ready and not self.unfinished
 
     def ready(self) -> list[Answer]:
         """Answers with a solution or an error whose state has nodes."""

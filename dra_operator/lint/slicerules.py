@@ -173,7 +173,9 @@ def _broken_pools(slices: list[ResourceSlice]) -> dict[str, str]:
     for identity, pool in devices.pools.items():
         reason = pool.content.incomplete or pool.content.invalid
         if reason:
-            found[min(item.name for item in pool.content.slices)] = f"pool {identity.pool} of {identity.driver}: {reason}"
+            found[min(item.name for item in pool.content.slices)] = (
+                f"pool {identity.pool} of {identity.driver}: {reason}"
+            )
     return found
 
 

@@ -103,7 +103,7 @@ def _is_former(subject: Subject) -> bool:
     repair=_CONVERT,
 )
 def removed_version(subject: Subject, scope: Scope) -> Iterator[Found]:
-    if subject.kind in _OTHER_KINDS or is_dialect(subject):
+    if subject.kind in _OTHER_KINDS or not subject.api_version or is_dialect(subject):
         return
     known = BY_KIND.get(subject.kind)
     same_group = known is not None and subject.group in (known.group, *_FORMER_GROUPS)

@@ -5,6 +5,7 @@ not known here.
 """
 
 from dra_operator.allocator.candidates import Candidates, candidates
+from dra_operator.allocator.demand import RecentDemand
 from dra_operator.allocator.problem import (
     Demand,
     Failed,
@@ -26,6 +27,7 @@ __all__ = [
     "Demand",
     "Failed",
     "Problem",
+    "RecentDemand",
     "RequestStats",
     "Result",
     "SelectorWarning",

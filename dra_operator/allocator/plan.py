@@ -20,6 +20,7 @@ class Way:
     """One way to satisfy a request: what `exactly` asks for, or one entry of `firstAvailable`.
 
     `index` numbers the ways of a plan. `count` is meaningless with `all`. `constraints` index the plan's constraints.
+    `plain`: its results say nothing but which device.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Way:
     admin: bool
     constraints: tuple[int, ...]
     derived: Mapping[str, str]
+    plain: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,6 +200,7 @@ class _Builder:
             admin=detail.admin_access,
             constraints=rules,
             derived={item.name: item.expression for item in detail.derived_attributes},
+            plain=not detail.admin_access and not detail.tolerations,
         )
         self.ways.append(way)
         return way

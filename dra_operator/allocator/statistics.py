@@ -125,9 +125,9 @@ class Survey:
 
 def warnings_of(known: Known, inventory: Inventory, problem: Problem) -> tuple[SelectorWarning, ...]:
     """One warning for each selector that fails, with the first device it fails on."""
-    tables = [table for table in known.tables() if any(column.broken for column in table.columns)]
-    if not tables:
+    if not known.broken:
         return ()
+    tables = [table for table in known.tables() if any(column.broken for column in table.columns)]
     states = {state.view: state for state in inventory.states.populated()}
     found: dict[tuple[int, bool, int], SelectorWarning] = {}
     for table in tables:

@@ -12,9 +12,9 @@ from typing import Any
 from dra_operator.cel import closures, loops
 from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select
 from dra_operator.cel.closures import Closure, constant
-from dra_operator.cel.costs import LIST_COST, MAP_COST, call_cost
+from dra_operator.cel.costs import LIST_COST, MAP_COST, PAID_AFTERWARDS, call_cost
 from dra_operator.cel.declarations import Function, Registry
-from dra_operator.cel.errors import CompileError, CostLimitError, EvaluationError
+from dra_operator.cel.errors import CompileError, EvaluationError
 from dra_operator.cel.library.regex import compiled
 from dra_operator.cel.operators import INDEX_KINDS, MISSING, qualify_optional
 from dra_operator.cel.types import Type
@@ -236,18 +236,16 @@ class _Compiler:
 
             def paying(frame: Any) -> Any:
                 values = tuple([arg(frame) for arg in args])
-                try:
-                    result = run(*values)
-                except CostLimitError:
-                    raise
-                except EvaluationError:
-                    # A call that fails is paid for, too.
-                    frame[1].charge(cost(values, None))
-                    raise
+                frame[1].charge(cost(values, None))
+                return run(*values)
+
+            def paying_afterwards(frame: Any) -> Any:
+                values = tuple([arg(frame) for arg in args])
+                result = run(*values)
                 frame[1].charge(cost(values, result))
                 return result
 
-            return paying
+            return paying_afterwards if node.function in PAID_AFTERWARDS else paying
         match args:
             case [only]:
                 return lambda frame: run(only(frame))

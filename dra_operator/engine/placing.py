@@ -90,6 +90,11 @@ class Placer:
         found = candidates(Problem(claims=todo), self._state.inventory.snapshot())
         return None if isinstance(found, Failed) else found
 
+    def candidate_nodes(self, unit: Unit, pod: Pod | None) -> list[str] | None:
+        """The nodes that its allocated claims and its own affinity leave; None for all."""
+        seen = [self._state.view.claims[key].claim.allocation for key in unit.claims]
+        return self._candidates(pod, [allocation for allocation in seen if allocation is not None])
+
     def nodes_for(self, pod: Pod, allocations: list[Allocation], now: float) -> tuple[str | None, list[Misfit]]:
         """The node a pod with all its claims allocated can run on, or why none: its likeliest first."""
         state = self._state
@@ -136,7 +141,6 @@ class Placer:
             forbidden=forbidden,
             ignore_usage=empty,
         )
-        unit.lacks_node = False
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
         try:
@@ -149,7 +153,6 @@ class Placer:
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
         if isinstance(answer, Failed):
             return blocker_of_failure(answer)
-        unit.lacks_node = any(found is not None for found in misfits.values())
         return blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
 
     def _judge(

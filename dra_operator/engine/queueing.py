@@ -159,7 +159,7 @@ class Queue:
         pod = self._pod(unit)
         unit.tried = state.changes
         unit.attempts += 1
-        forbidden = state.holds.against(unit.key, rank_of(unit), ends_at(pod, now))
+        forbidden = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
         outcome = self._placer.place(unit, pod, now, forbidden=forbidden)
         if isinstance(outcome, Blocked):
             return self._blocked(unit, pod, outcome, now, writing)
@@ -178,6 +178,8 @@ class Queue:
             state.ledger.occupy(pod, placed.node)
         managed = [(seen, allocation) for seen, allocation in placed.allocations if seen.managed]
         writes = [allocate(state, seen, allocation, pod, unit.key, placed.node, now) for seen, allocation in managed]
+        for seen, _ in managed:
+            state.preempted.pop(seen.uid, None)
         state.pause(unit)
         state.drop_hold(unit.key)
         waited = now - (unit.waiting_since or now)
@@ -189,7 +191,15 @@ class Queue:
         return writes
 
     def _blocked(self, unit: Unit, pod: Pod | None, blocked: Blocked, now: float, writing: bool) -> list[Decision]:
-        news = unit.block(blocked.blocker.reason, blocked.blocker.message)
+        state = self._state
+        unit.lacks_node = blocked.blocker.lacks_node
+        message = blocked.blocker.message
+        if blocked.blocker.held:
+            holders = [
+                str(hold.unit.subject) for hold in state.holds if hold.unit != unit.key and hold.rank < rank_of(unit)
+            ]
+            message += f"; held for {', '.join(holders[:3])}"
+        news = unit.block(blocked.blocker.reason, message)
         if unit.impossible != blocked.impossible or news:
             unit.impossible = blocked.impossible
             self._mark_reports(unit)

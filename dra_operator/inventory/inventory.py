@@ -33,6 +33,8 @@ class Inventory:
     def __init__(self, features: Features = DEFAULT_1_37) -> None:
         self.features = features
         self.version = 0
+        #: Grows when a class changes.
+        self.class_version = 0
         #: Grows when devices may have got other positions or homes.
         self.published = 0
         self.classes: dict[str, DeviceClass] = {}
@@ -101,10 +103,12 @@ class Inventory:
         if known is not None and known.selectors == device_class.selectors and known.config == device_class.config:
             return
         self.classes[device_class.name] = device_class
+        self.class_version += 1
         self.version += 1
 
     def remove_class(self, name: str) -> None:
         if self.classes.pop(name, None) is not None:
+            self.class_version += 1
             self.version += 1
 
     # -- usage ---------------------------------------------------------------------------------------------------------------
@@ -115,10 +119,11 @@ class Inventory:
 
     def use_devices(self, uid: str, uses: tuple[Use, ...]) -> None:
         """As `use`, from what `uses_of` returns."""
-        old = self.usage.remove(uid) if uid in self.usage.by_claim else ()
-        if old == uses:
-            self.usage.add(uid, uses)
-            return
+        old: tuple[Use, ...] = ()
+        if uid in self.usage.by_claim:
+            if self.usage.by_claim[uid] == uses:
+                return
+            old = self.usage.remove(uid)
         self.usage.add(uid, uses)
         self._occupied((*old, *uses) if old else uses)
 
@@ -196,26 +201,34 @@ class Inventory:
         if missing:
             self._linked = tuple(sorted((*self._linked, *missing)))
         if wider:
-            for offer in self._offers.values():
-                offer.kind = None
-        if wider or missing:
-            self._stale_nodes.update(name for name, record in self.nodes.items() if record.node is not None)
-            self.refresh()
+            self._forget_kinds()
+        elif missing and not all(self.kinds.covers(name) for name in missing):
+            self._stale_nodes.update(self.node_names)
+        self.refresh()
+
+    def _forget_kinds(self) -> None:
+        """The projection changed: every device may be of another kind."""
+        for offer in self._offers.values():
+            offer.kind = None
+        self._stale_nodes.update(self.node_names)
 
     # -- working out changes -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Work out all changes since the last time."""
+        if not self._stale_pools and not self._stale_nodes:
+            return
         if self._stale_pools:
             for pool_id in self._stale_pools:
                 self._read_pool(self.pools[pool_id])
             self._stale_pools.clear()
+        if self.kinds.outgrown():
+            self._forget_kinds()
         if self._stale_nodes:
             for name in self._stale_nodes:
                 self._view_node(name)
             self._stale_nodes.clear()
             self.published += 1
-            self.states.forget_unused()
 
     def _node_changed(self, record: NodeRecord) -> None:
         """A node appeared, went, or has other labels: look again at what it can reach, and at nothing else."""
@@ -257,6 +270,7 @@ class Inventory:
             self._offers.pop(offer.id, None)
         old_reach = pool.reach
         pool.content = content = read_pool(pool, self.features)
+        pool.version += 1
         pool.here, pool.shared = {}, []
         pool.binding = {
             resource_slice.name
@@ -271,6 +285,7 @@ class Inventory:
         seen_at: set[str | None] = set()
         for offer in content.offers:
             self._offers[offer.id] = offer
+            self.kinds.observe(offer.id.driver, offer.device)
             offer.taints = offer.device.taints + self._rules.taints(offer.id)
             name = offer.device.node_name if offer.slice.per_device_node_selection else offer.slice.node_name
             seen_at.add(name)
@@ -363,7 +378,7 @@ class Inventory:
             if offer.home is not None:
                 offer.position = position
                 self._mark(record, offer)
-        record.view = self.states.view(record, self._linked)
+        record.view = self.states.view(record, [name for name in self._linked if not self.kinds.covers(name)])
         self.states.move(record)
 
     def _retaint(self, selections: Iterable[Selection]) -> None:
@@ -391,37 +406,41 @@ class Inventory:
         """The occupancy of these devices changed."""
         self.version += 1
         moved: list[NodeRecord] = []
+        record: NodeRecord | None = None
         for use in uses:
-            offer = self._offers.get(use.device)
+            offer = self._offers.get(use[0])
             if offer is None:
                 continue
-            if offer.home is None:
+            home = offer.home
+            if home is None:
                 offer.pool.usage_version += 1
                 self.states.note(offer.pool)
                 continue
-            record = self.nodes.get(offer.home)
-            if record is None or record.view is None or offer.position < 0:
-                continue
-            self._mark(record, offer)
-            if record not in moved:
-                moved.append(record)
+            # Most claims take devices of one node.
+            if record is None or record.name != home:
+                record = self.nodes.get(home)
+                if record is None:
+                    continue
+                if record not in moved:
+                    moved.append(record)
+            if record.view is not None and offer.position >= 0:
+                self._mark(record, offer)
         for record in moved:
-            self.states.move(record)
+            if record.view is not None:
+                self.states.move(record)
 
     def _mark(self, record: NodeRecord, offer: Offer) -> None:
         """Bring a node's own record of a device up to date."""
+        position = offer.position
         occupancy = self.usage.by_device.get(offer.id)
-        bit = 1 << offer.position
         if occupancy is None:
-            record.used &= ~bit
-            record.shares.pop(offer.position, None)
-            return
-        if occupancy.whole or not offer.device.allow_multiple:
-            record.used |= bit
+            record.used &= ~(1 << position)
+        elif occupancy.whole or not offer.device.allow_multiple:
+            record.used |= 1 << position
         else:
-            record.used &= ~bit
-        key = occupancy.key
-        if key is None:
-            record.shares.pop(offer.position, None)
-        else:
-            record.shares[offer.position] = key
+            record.used &= ~(1 << position)
+        key = None if occupancy is None or not occupancy.shares else occupancy.key
+        if key is not None:
+            record.shares[position] = key
+        elif record.shares:
+            record.shares.pop(position, None)

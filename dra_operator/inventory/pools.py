@@ -17,16 +17,24 @@ class Offer:
     """One published device of a pool's current generation, with what rules add to it.
 
     `home` is the one node that can use it, or None if several can (or if counters tie it to devices of other nodes).
-    `position` is its place in its home's view. `rank` orders it within the pool.
+    `position` is its place in its home's view. `rank` orders it within the pool. `plain`: it is for one node by name, and an
+    allocation of it says nothing but its name.
     """
 
-    __slots__ = ("device", "home", "id", "kind", "pool", "position", "rank", "slice", "taints")
+    __slots__ = ("device", "home", "id", "kind", "plain", "pool", "position", "rank", "slice", "taints")
 
     def __init__(
         self, device_id: DeviceId, device: Device, resource_slice: ResourceSlice, pool: Pool, rank: int
     ) -> None:
         self.id, self.device, self.slice, self.pool, self.rank = device_id, device, resource_slice, pool, rank
         self.taints = device.taints
+        self.plain = (
+            source_of(self).node_name is not None
+            and not device.allow_multiple
+            and not device.binding_conditions
+            and not device.binding_failure_conditions
+            and not resource_slice.skip_node_operations
+        )
         self.home: str | None = None
         self.position = -1
         self.kind: Kind | None = None
@@ -54,7 +62,18 @@ class Content:
 class Pool:
     """The slices of one pool, of all generations, and what they currently offer. Computed anew when a slice changes."""
 
-    __slots__ = ("binding", "by_label", "content", "here", "id", "reach", "shared", "slices", "usage_version")
+    __slots__ = (
+        "binding",
+        "by_label",
+        "content",
+        "here",
+        "id",
+        "reach",
+        "shared",
+        "slices",
+        "usage_version",
+        "version",
+    )
 
     def __init__(self, pool_id: PoolId) -> None:
         self.id = pool_id
@@ -69,6 +88,8 @@ class Pool:
         self.by_label = False
         #: Names of slices with a device that has binding conditions.
         self.binding: set[str] = set()
+        #: Grows with every reading.
+        self.version = 0
         #: Grows when the usage of a device without a home changes.
         self.usage_version = 0
 

@@ -230,7 +230,9 @@ class Loop:
     def _note(self, outcome: Outcome) -> None:
         decision = outcome.decision
         if not outcome.ok:
-            log.info(
+            # A conflict or an object that is gone is what happens between two watchers of one world.
+            level = log.debug if outcome.status in (404, 409) else log.info
+            level(
                 "write failed",
                 decision=type(decision).__name__, status=outcome.status, reason=outcome.reason, message=outcome.message,
             )  # fmt: skip

@@ -56,9 +56,6 @@ def _matches(spec: AllocationPolicySpec, claim: ResourceClaim, namespace_labels:
 
 #: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
 INACTIVE = (
-    "preemption.maxVictims",
-    "preemption.minPriorityDelta",
-    "preemption.gracePeriodSeconds",
     "placement.prefer",
     "placement.aliases",
     "quota",

@@ -173,7 +173,7 @@ class Proposals:
 
     def _guards(self, way: Way) -> Iterator[Change]:
         """Selectors that fail where a device lacks what they read."""
-        outcomes = [way.filter.outcome(kind) for kind in self.kinds]
+        outcomes = [way.filter.judge(kind) for kind in self.kinds]
         failing = {(item.by_class, item.index) for item in outcomes if isinstance(item, Broken)}
         for by_class, selector in sorted(failing):
             expressions = way.filter.device_class.selectors if by_class else way.filter.expressions
@@ -190,7 +190,7 @@ class Proposals:
     def _tolerations(self, way: Way) -> Iterator[Change]:
         sets: Counter[tuple[Taint, ...]] = Counter()
         for kind, devices in self.kinds.items():
-            if way.filter.outcome(kind) is not None:
+            if way.filter.judge(kind) is not None:
                 continue
             bare = tuple(
                 taint
@@ -243,7 +243,7 @@ class Proposals:
                         if known == name:
                             yield Quantity(amount)
         for kind in self.kinds:
-            if way.filter.outcome(kind) is None and name in kind.device.capacity:
+            if way.filter.judge(kind) is None and name in kind.device.capacity:
                 yield kind.device.capacity[name]
 
     def _counts(self, way: Way) -> Iterator[Change]:

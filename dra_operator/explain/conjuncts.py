@@ -7,17 +7,18 @@ the selector. Devices are counted by kind: what selectors cannot tell apart is a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dra_operator.allocator.plan import Way
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.semver import Semver
-from dra_operator.cel import CompileError, Conjunct, Device, EvaluationError, cached_selector
+from dra_operator.cel import CompileError, Conjunct, Device, EvaluationError, bind_device, cached_selector
 from dra_operator.explain.explanation import ConjunctCount
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.kinds import Kind
+from dra_operator.inventory.pools import Offer, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ def text_of(conjunct: Conjunct) -> str:
     return f"{comparison.subject} {comparison.operator} {shown(comparison.bound)}"
 
 
-def terms_of(way: Way, kinds: Mapping[Kind, int], bind: Callable[[Kind], Device]) -> Terms:
+def terms_of(way: Way, kinds: Mapping[Kind, int]) -> Terms:
     """Ask every term of the way's selectors about every kind (`kinds`: with how many devices are of it)."""
     terms = tuple(
         Term(conjunct, by_class, number, index)
@@ -215,16 +216,28 @@ def kinds_of(inventory: Inventory) -> Counter[Kind]:
     """Everything published, of pools that cannot be used as well, by kind."""
     found: Counter[Kind] = Counter()
     for pool in inventory.pools.values():
-        content = pool.content
-        if content.usable:
-            for offer in content.offers:
-                kind = offer.kind or inventory.kinds.of(
-                    offer.id.driver, offer.device, offer.taints, bool(offer.slice.skip_node_operations)
-                )
-                found[kind] += 1
-            continue
-        for published in content.slices:
-            for device in published.devices:
-                skips = bool(published.skip_node_operations)
-                found[inventory.kinds.of(pool.id.driver, device, device.taints, skips)] += 1
+        if pool.content.usable:
+            found.update(offer.kind or kind_of(inventory, offer) for offer in pool.content.offers)
+        else:
+            found.update(kinds_unusable(pool))
     return found
+
+
+def kind_of(inventory: Inventory, offer: Offer) -> Kind:
+    """The kind of a device that no node sees."""
+    return inventory.kinds.of(offer.id.driver, offer.device, offer.taints, bool(offer.slice.skip_node_operations))
+
+
+def kinds_unusable(pool: Pool) -> Iterator[Kind]:
+    """The devices of a pool that cannot be used, each as a kind of its own: they take no part in what is known of the others."""
+    for published in pool.content.slices:
+        for device in published.devices:
+            sizes = tuple(sorted((name, amount.nano) for name, amount in device.capacity.items()))
+            unreadable = next((name for name, value in device.attributes.items() if value is None), None)
+            skips = bool(published.skip_node_operations)
+            yield Kind(-1, pool.id.driver, device, device.taints, skips, sizes, unreadable)
+
+
+def bind(kind: Kind) -> Device:
+    device = kind.device
+    return bind_device(kind.driver, device.attributes, device.capacity, device.allow_multiple)

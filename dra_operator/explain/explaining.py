@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dra_operator.allocator import Failed, trial
-from dra_operator.allocator.memory import memory_of
 from dra_operator.explain.causes import by_constraints, by_releases, causes_of
 from dra_operator.explain.changes import Change, Proposals, class_names
 from dra_operator.explain.conjuncts import kinds_of, terms_of
@@ -45,8 +44,7 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
         return _unplanned(situation, asked, effort)
     look = Look(situation, asked)
     kinds = kinds_of(look.inventory)
-    bind = memory_of(look.inventory).selectors.bound
-    terms = [terms_of(way, kinds, bind) for way in look.plan.ways]
+    terms = [terms_of(way, kinds) for way in look.plan.ways]
     requests = tuple(
         RequestExplanation(
             claim=str(situation.problem.claims[way.claim].key),

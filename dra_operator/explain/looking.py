@@ -19,6 +19,7 @@ from dra_operator.allocator.start import Start
 from dra_operator.allocator.table import Table
 from dra_operator.api.taints import untolerated
 from dra_operator.cel import CompileError, EvaluationError
+from dra_operator.explain.conjuncts import kind_of, kinds_unusable
 from dra_operator.explain.explanation import WHYS, Step, most_first
 from dra_operator.explain.situation import Kept, Situation
 from dra_operator.inventory.kinds import Kind, attribute_of
@@ -312,8 +313,8 @@ class Look:
                 return Verdict("attribute", detail=attributes[0])
         return Verdict("attribute", detail="an attribute that it has as a list")
 
-    def _selection(self, way: Way, kind: Kind) -> Verdict | None:
-        outcome = way.filter.outcome(kind)
+    def _selection(self, way: Way, kind: Kind, *, once: bool = False) -> Verdict | None:
+        outcome = way.filter.judge(kind) if once else way.filter.outcome(kind)
         match outcome:
             case None:
                 return None
@@ -340,9 +341,7 @@ class Look:
     def _count_unseen(self) -> None:
         """Published, but for no node that there is."""
         for offer in self._unseen():
-            kind = offer.kind or self.inventory.kinds.of(
-                offer.id.driver, offer.device, offer.taints, bool(offer.slice.skip_node_operations)
-            )
+            kind = offer.kind or kind_of(self.inventory, offer)
             for way, row in zip(self.plan.ways, self.rows, strict=True):
                 verdict = self._selection(way, kind)
                 row.add(verdict or Verdict("node", detail="no node that there is can reach them"))
@@ -364,13 +363,9 @@ class Look:
                 continue
             reason = Verdict("pool", detail=f"pool {pool.id} is {'incomplete' if content.invalid is None else 'invalid'}: "
                              f"{content.incomplete or content.invalid}")
-            for published in content.slices:
-                for device in published.devices:
-                    kind = self.inventory.kinds.of(
-                        pool.id.driver, device, device.taints, bool(published.skip_node_operations)
-                    )
-                    for way, row in zip(self.plan.ways, self.rows, strict=True):
-                        row.add(self._selection(way, kind) or reason)
+            for kind in kinds_unusable(pool):
+                for way, row in zip(self.plan.ways, self.rows, strict=True):
+                    row.add(self._selection(way, kind, once=True) or reason)
 
 
 def kept_text(kept: Kept | None) -> str:

@@ -30,7 +30,10 @@ class _Change:
 
 
 def repair(wanted: Iterable[tuple[SourceObject, Sequence[Edit]]]) -> dict[str, int]:
-    """Write the files anew that change, and say how many places in each. Edits of overlapping text are made one at a time: run again for the others."""
+    """Write the files anew that change, and say how many places in each.
+
+    Of edits of overlapping text the first is made: run again for the others.
+    """
     changes: dict[int, tuple[DocumentText, set[_Change]]] = {}
     for source, edits in wanted:
         found = [_change(source, edit) for edit in edits]

@@ -15,7 +15,7 @@ from dra_operator.cluster.memory.values import clone
 from dra_operator.lint.findings import Edit, Found, check_for, declare
 from dra_operator.lint.paths import find_path, value_at
 from dra_operator.lint.scope import Scope, nearest, same_but_for_case
-from dra_operator.lint.subjects import Subject, mapping, pod_spec
+from dra_operator.lint.subjects import Subject, mapping, mappings, pod_spec
 
 _REFUSED = "the API server refuses the object"
 
@@ -158,8 +158,8 @@ def _reference(subject: Subject, path: FieldPath) -> Found:
 def _pod_claim(subject: Subject, path: FieldPath) -> Found:
     path = (*path, "name")
     value, pod = value_at(subject.value, path), pod_spec(subject)
-    entries = pod[1].get("resourceClaims") if pod else None
-    known = [str(entry.get("name")) for entry in entries or () if isinstance(entry, Mapping)]
+    entries = mappings(pod[1].get("resourceClaims"), ()) if pod else ()
+    known = [str(entry.get("name")) for _, entry in entries]
     near = nearest(str(value), known)
     edits = (Edit(path, "set", near),) if near and same_but_for_case(near, str(value)) else ()
     fix = f"Write {near}." if near else f"Name one of {', '.join(known)}." if known else "Add the claim to the pod."

@@ -132,6 +132,13 @@ class Budgets:
             if isinstance(key, Key):
                 self._spent[key] += 1
 
+    def refund(self, pods: Sequence[PodRef]) -> None:
+        """Take back `spend`: these evictions will not be asked for after all."""
+        for pod in pods:
+            key = self.charged(pod)
+            if isinstance(key, Key) and self._spent[key]:
+                self._spent[key] -= 1
+
     def of(self, pod: PodRef) -> tuple[Budget, ...]:
         """The budgets that select the pod."""
         places = self._budgets.get(pod.namespace)

@@ -27,7 +27,7 @@ TRIES = 3_000
 #: Nodes filled on after that, once there is some set.
 LAST_NODES = 64
 #: Holders looked at closely before the search is content with the best set on their nodes.
-LOOKS = 20_000
+LOOKS = 10_000
 #: Holders of network-attached devices that a node's first bound takes one by one; of more, only the best figures.
 FAR = 32
 

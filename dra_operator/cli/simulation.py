@@ -36,6 +36,13 @@ def simulate_files(paths: Sequence[str], until: float | None, output: OutputForm
     return not run.bad
 
 
+def play_files(paths: Sequence[str], until: float | None = None, seed: int = 0) -> _Run:
+    """Read and run, and print nothing but notes and errors."""
+    run = _Run(read_manifests(paths), until, None, seed)
+    run.play()
+    return run
+
+
 class _Run:
     """One simulation from its input to its end. `printer` gets the timeline as it unfolds."""
 

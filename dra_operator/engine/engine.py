@@ -8,6 +8,7 @@ from dra_operator.api.meta import Key
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.engine.explaining import Explainer
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
@@ -21,6 +22,8 @@ from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State
 from dra_operator.engine.writes import Effect
+from dra_operator.explain.account import Account
+from dra_operator.explain.drafts import THOROUGH
 from dra_operator.queue.units import Unit
 
 #: The kinds that must have been listed before anything is decided.
@@ -49,6 +52,7 @@ class Engine:
         self._state = State(settings or EngineSettings())
         self._alarms = Alarms()
         self._placer = Placer(self._state)
+        self._explainer = Explainer(self._state, self._placer)
         self._reporter = Reporter(self._state)
         self._class_reporter = ClassReporter(self._state)
         self._intake = Intake(self._state, self._reporter, self._class_reporter)
@@ -176,6 +180,11 @@ class Engine:
         """The claim's phase and why, as of the last `decide`; None where no such claim was seen."""
         seen = self._state.view.claims.get(claim)
         return None if seen is None else standpoint(seen, self._state)
+
+    def explain(self, kind: Literal["claim", "pod"], key: Key, now: float) -> Account | None:
+        """Why it waits and what would fix it, or what it has; None where no such object was seen. To be asked after `decide`."""
+        about = self._explainer.claim if kind == "claim" else self._explainer.pod
+        return about(key, now, THOROUGH)
 
     @property
     def waiting(self) -> int:

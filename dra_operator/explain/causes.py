@@ -88,7 +88,9 @@ def _scattered(look: Look) -> Iterator[Cause]:
             place.record.name
             for place in look.places
             if place.misfit is None
-            and any(place.spot.usable[way.index].bit_count() >= (1 if way.all else way.count) for way in requirement.ways)
+            and any(
+                place.spot.usable[way.index].bit_count() >= (1 if way.all else way.count) for way in requirement.ways
+            )
         }
         where.append((requirement.name, names))
     everywhere = set.intersection(*(names for _, names in where)) if where else set()

@@ -51,13 +51,18 @@ _TRIED = 3
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`size`: how much is changed, to compare changes of one kind. Of one `family` the first that helps is enough."""
+    """`size`: how much is changed, to compare changes of one kind. Of one `family` the first that helps is enough; `about`: what is
+    changed, in whatever way."""
 
     kind: str
     text: str
     apply: Apply
     family: str
     size: float = 0.0
+
+    @property
+    def about(self) -> str:
+        return self.family.rpartition("/")[0] or self.family
 
     @property
     def cost(self) -> tuple[int, float, str]:
@@ -116,7 +121,9 @@ class Proposals:
                 continue
             yield from self._bounds(way, terms, number, texts[term.index])
             text = f"drop the condition {text_of(term.conjunct)}"
-            apply = self._rewriting(way, term.by_class, term.selector, lambda old, name=texts[term.index]: without(old, name))  # type: ignore[misc]
+            apply = self._rewriting(
+                way, term.by_class, term.selector, lambda old, name=texts[term.index]: without(old, name)
+            )  # type: ignore[misc]
             family = f"{way.index}/{number}/drop"
             if term.by_class:
                 yield Change("class", f"{text} of class {way.detail.device_class_name}", apply, family, 2.0)
@@ -137,7 +144,9 @@ class Proposals:
         new = operator if operator == "==" else f"{operator[0]}="
         for value in nearer:
             text = f"{verb} {text_of(term.conjunct)} to {shown(value)}"
-            apply = self._rewriting(way, term.by_class, term.selector, lambda old, value=value: rebound(old, term_text, new, value))  # type: ignore[misc]
+            apply = self._rewriting(
+                way, term.by_class, term.selector, lambda old, value=value: rebound(old, term_text, new, value)
+            )  # type: ignore[misc]
             size = _distance(bound, value)
             family = f"{way.index}/{number}/bound"
             if term.by_class:
@@ -195,7 +204,8 @@ class Proposals:
             bare = tuple(
                 taint
                 for taint in kind.taints
-                if taint.effect in BLOCKING_EFFECTS and not any(item.tolerates(taint) for item in way.detail.tolerations)
+                if taint.effect in BLOCKING_EFFECTS
+                and not any(item.tolerates(taint) for item in way.detail.tolerations)
             )
             if bare:
                 sets[tuple(dict.fromkeys(bare))] += devices
@@ -208,7 +218,9 @@ class Proposals:
             yield Change(
                 "toleration",
                 f"tolerate the taint{'s' if len(taints) > 1 else ''} {names} ({self.where(way)})",
-                with_detail(way, lambda detail, added=added: replace(detail, tolerations=(*detail.tolerations, *added))),  # type: ignore[misc]
+                with_detail(
+                    way, lambda detail, added=added: replace(detail, tolerations=(*detail.tolerations, *added))
+                ),  # type: ignore[misc]
                 f"{way.index}/taint/{names}",
                 len(taints),
             )
@@ -257,7 +269,9 @@ class Proposals:
             yield Change(
                 "count",
                 f"ask for {counted(count, 'device')} instead of {asked} ({self.where(way)})",
-                with_detail(way, lambda detail, count=count: replace(detail, allocation_mode="ExactCount", count=count)),  # type: ignore[misc]
+                with_detail(
+                    way, lambda detail, count=count: replace(detail, allocation_mode="ExactCount", count=count)
+                ),  # type: ignore[misc]
                 f"{way.index}/count",
                 1.0 if way.all else (way.count - count) / way.count,
             )

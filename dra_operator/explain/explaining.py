@@ -5,7 +5,7 @@ The first is cheap and goes with every report; the second tries changed problems
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Failed, trial
 from dra_operator.explain.causes import by_constraints, by_releases, causes_of
@@ -65,7 +65,10 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
     found: list[Found] = []
     if effort is not None:
         bench = Bench(situation, look, effort)
-        if bench.fits(bench.start) is None:
+        fits = bench.fits(bench.start)
+        if fits is None:
+            if situation.blocker is not None and situation.blocker.reason == "WouldBeAllocated":
+                situation = replace(situation, blocker=None)  # holds that its attempt knew nothing of
             special += by_constraints(look, bench)
             proposals = Proposals(look, terms, kinds, learn=effort.learn)
             changes = [*proposals.all(), *pod_changes(look, asked), *outranking(look)]
@@ -74,7 +77,8 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
             found = find_fixes(bench, changes, larger)
             special += by_releases(look, freed, {item.fix.kind for item in found})
         else:
-            plain = ()
+            where = "any node" if fits.node is None else f"node {fits.node}"
+            plain = (Cause("fits", f"nothing keeps its devices from it: it fits {where}"),)
     causes = tuple(_ordered(situation, [*special, *plain]))
     explanation = Explanation(
         summary=_summary(situation, causes),
@@ -88,9 +92,7 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
     return explanation, tuple(Proof(item.fix, item.draft) for item in found)
 
 
-def _unplanned(
-    situation: Situation, failed: Failed, effort: Effort | None
-) -> tuple[Explanation, tuple[Proof, ...]]:
+def _unplanned(situation: Situation, failed: Failed, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
     """The claim or its class is wrong: nothing can be counted, but a class of a similar name may be meant."""
     blocker = blocker_of_failure(failed)
     cause = Cause("error", blocker.message)

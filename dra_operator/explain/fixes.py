@@ -58,14 +58,19 @@ def _singles(bench: Bench, changes: Iterable[Change], *, reserve: int) -> list[F
 
 
 def _pairs(bench: Bench, changes: list[Change]) -> list[Found]:
-    """The cheapest pair of each two families."""
+    """The cheapest pair of changes of any two things."""
     found: list[Found] = []
+    helped: set[frozenset[str]] = set()
     for first, second in _by_cost(_distinct(changes)):
         if bench.left <= 0 or len(found) >= 3:
             break
+        about = frozenset((first.about, second.about))
+        if about in helped:
+            continue
         draft = both(first.apply, second.apply)(bench.start)
         fits = None if draft is None else bench.fits(draft)
         if draft is not None and fits is not None:
+            helped.add(about)
             change = replace(second, text=f"{first.text}, and {second.text}", size=first.size + second.size + 1)
             found.append(_found(bench.situation, change, draft, fits.node))
     return found
@@ -81,9 +86,7 @@ def _distinct(changes: Iterable[Change]) -> list[Change]:
 
 
 def _by_cost(changes: list[Change]) -> Iterator[tuple[Change, Change]]:
-    pairs = (
-        (first, second) for first, second in combinations(changes, 2) if first.family != second.family
-    )
+    pairs = ((first, second) for first, second in combinations(changes, 2) if first.about != second.about)
     yield from sorted(pairs, key=lambda pair: (pair[1].cost[0] + pair[0].cost[0], pair[0].size + pair[1].size))
 
 
@@ -126,5 +129,3 @@ def outranking(look: Look) -> list[Change]:
         return replace(draft, problem=replace(draft.problem, forbidden=frozenset()))
 
     return [Change("hold", ", and ".join(parts), apply, "hold")]
-
-

@@ -69,7 +69,13 @@ class Row:
     def steps(self, way: Way) -> tuple[Step, ...]:
         keys = sorted(self.counts, key=lambda key: (_ORDER[key[0]], key[1] or 0))
         return tuple(
-            Step(why, self.counts[why, index], _text(why, index, way), index, most_first(self.details.get((why, index), Counter()).items()))
+            Step(
+                why,
+                self.counts[why, index],
+                _text(why, index, way),
+                index,
+                most_first(self.details.get((why, index), Counter()).items()),
+            )
             for why, index in keys
         )
 
@@ -242,9 +248,13 @@ class Look:
         known = self._holders.get(uid)
         if known is None:
             found = self.situation.holding(uid)
-            known = self._holders[uid] = f"claim with UID {uid}" if found is None else (
-                f"{found.name} (priority {found.priority}{'' if found.preemptible else ', not preemptible'}"
-                f"{'; ' + found.idle if found.idle else ''})"
+            known = self._holders[uid] = (
+                f"claim with UID {uid}"
+                if found is None
+                else (
+                    f"{found.name} (priority {found.priority}{'' if found.preemptible else ', not preemptible'}"
+                    f"{'; ' + found.idle if found.idle else ''})"
+                )
             )
         return known
 
@@ -361,8 +371,11 @@ class Look:
             content = pool.content
             if content.usable:
                 continue
-            reason = Verdict("pool", detail=f"pool {pool.id} is {'incomplete' if content.invalid is None else 'invalid'}: "
-                             f"{content.incomplete or content.invalid}")
+            reason = Verdict(
+                "pool",
+                detail=f"pool {pool.id} is {'incomplete' if content.invalid is None else 'invalid'}: "
+                f"{content.incomplete or content.invalid}",
+            )
             for kind in kinds_unusable(pool):
                 for way, row in zip(self.plan.ways, self.rows, strict=True):
                     row.add(self._selection(way, kind, once=True) or reason)

@@ -52,9 +52,7 @@ def missing_for_good(look: Look, spot: Spot) -> int:
 
 
 def missing_now(look: Look, spot: Spot) -> int:
-    return sum(
-        min(missing(way, spot) for way in requirement.ways) for requirement in look.plan.requirements
-    )
+    return sum(min(missing(way, spot) for way in requirement.ways) for requirement in look.plan.requirements)
 
 
 def missing(way: Way, spot: Spot) -> int:

@@ -57,8 +57,9 @@ class Situation:
     """`problem`: as it is solved, but that `fits` and `cost` are not looked at: `pod` and `misfit` stand in (`pod` None: bare claims).
 
     `empty_misfit`: why the pod would not fit an empty node like the one named. `elsewhere`: why other nodes than `problem.nodes` are
-    out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, "ResourceClaimTemplate default/gpu". `holding`: by claim
-    UID; `kept`: by device, of those in `problem.forbidden`. `blocker`: what the unit itself says it waits for.
+    out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
+    "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `blocker`: what
+    the unit itself says it waits for.
     """
 
     problem: Problem

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dra_operator.allocator import Trial
-from dra_operator.allocator.plan import Rule
+from dra_operator.allocator.plan import Requirement, Rule
+from dra_operator.explain.constraintchanges import without_unit_constraint
 from dra_operator.explain.drafts import Bench, Draft
 from dra_operator.explain.explanation import Cause, RequestExplanation, Step, counted, listed
 from dra_operator.explain.looking import Look
@@ -107,7 +108,7 @@ def by_constraints(look: Look, bench: Bench) -> Iterator[Cause]:
     """Constraints without which the unit would fit: on how many nodes the devices are, if not as the constraint wants them."""
     for rule in look.plan.rules:
         draft = _without(bench.start, rule)
-        if draft is None or bench.fits(draft) is None:
+        if bench.fits(draft) is None:
             continue
         count = bench.places_fitting(draft)
         names = listed([requirement.name for requirement in look.plan.requirements if _under(look, rule, requirement)])
@@ -121,19 +122,18 @@ def by_constraints(look: Look, bench: Bench) -> Iterator[Cause]:
         yield Cause("constraint", text)
 
 
-def _under(look: Look, rule: Rule, requirement: object) -> bool:
+def _under(look: Look, rule: Rule, requirement: Requirement) -> bool:
     number = look.plan.rules.index(rule)
-    return any(number in way.constraints for way in requirement.ways)  # type: ignore[attr-defined]
+    return any(number in way.constraints for way in requirement.ways)
 
 
-def _without(start: Draft, rule: Rule) -> Draft | None:
+def _without(start: Draft, rule: Rule) -> Draft:
     if rule.claim is not None:
         spec = start.spec(rule.claim)
         rest = tuple(item for index, item in enumerate(spec.constraints) if index != rule.index)
         return start.with_spec(rule.claim, replace(spec, constraints=rest))
     required = [item for item in start.problem.constraints if item.required]
-    rest_of_unit = tuple(item for item in start.problem.constraints if item is not required[rule.index])
-    return replace(start, problem=replace(start.problem, constraints=rest_of_unit))
+    return without_unit_constraint(start, required[rule.index])
 
 
 def by_releases(look: Look, found: list[Release], kinds: set[str]) -> Iterator[Cause]:

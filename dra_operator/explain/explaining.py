@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Failed, trial
 from dra_operator.explain.causes import by_constraints, by_releases, causes_of
-from dra_operator.explain.changes import Change, Proposals, class_names
+from dra_operator.explain.changes import Asked, Change
 from dra_operator.explain.conjuncts import kinds_of, terms_of
+from dra_operator.explain.constraintchanges import constraint_changes
+from dra_operator.explain.devicechanges import device_changes
 from dra_operator.explain.drafts import Bench, Draft, Effort
 from dra_operator.explain.explanation import Cause, Explanation, Fix, RequestExplanation
 from dra_operator.explain.fixes import Found, find_fixes, outranking
@@ -18,6 +20,7 @@ from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import nearest
 from dra_operator.explain.podchanges import pod_changes
 from dra_operator.explain.releases import releases
+from dra_operator.explain.selectorchanges import class_names, selector_changes
 from dra_operator.explain.situation import Situation
 from dra_operator.explain.summary import blocker_of_failure
 
@@ -70,8 +73,14 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
             if situation.blocker is not None and situation.blocker.reason == "WouldBeAllocated":
                 situation = replace(situation, blocker=None)  # holds that its attempt knew nothing of
             special += by_constraints(look, bench)
-            proposals = Proposals(look, terms, kinds, learn=effort.learn)
-            changes = [*proposals.all(), *pod_changes(look, asked), *outranking(look)]
+            ground = Asked(look, terms, kinds, learn=effort.learn)
+            changes = [
+                *selector_changes(ground),
+                *device_changes(ground),
+                *constraint_changes(ground),
+                *pod_changes(look, asked),
+                *outranking(look),
+            ]
             freed = releases(look, bench)
             larger = [release.change(situation) for release in freed]
             found = find_fixes(bench, changes, larger)

@@ -31,7 +31,8 @@ class Found:
 def find_fixes(bench: Bench, changes: Iterable[Change], larger: Iterable[Change]) -> list[Found]:
     """Try `changes` one by one, then in pairs if none of them helps, then the `larger` ones that always cost more."""
     situation = bench.situation
-    changes = sorted(changes, key=lambda change: change.cost)
+    # The same change of a class is proposed for each request of the class.
+    changes = sorted({change.text: change for change in changes}.values(), key=lambda change: change.cost)
     found = _singles(bench, changes, reserve=bench.effort.drafts // 4)
     found += _singles(bench, larger, reserve=1)
     if not any(item.fix.kind not in ("new node", "free") for item in found):

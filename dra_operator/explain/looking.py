@@ -155,6 +155,11 @@ class Look:
         self._count_unusable_pools()
         self.places.sort(key=lambda place: place.record.name)
 
+    @property
+    def spots(self) -> list[Spot]:
+        """Each once, however many nodes are like it."""
+        return list({id(place.spot): place.spot for place in self.places}.values())
+
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def _look_at_nodes(self) -> None:

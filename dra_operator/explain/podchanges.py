@@ -9,6 +9,7 @@ from dra_operator.allocator import Trial
 from dra_operator.api.core import Node, Pod
 from dra_operator.api.taints import Toleration, untolerated
 from dra_operator.explain.changes import Change
+from dra_operator.explain.devicechanges import toleration_of
 from dra_operator.explain.drafts import Apply, Draft
 from dra_operator.explain.explanation import Edit
 from dra_operator.explain.looking import Look
@@ -46,7 +47,7 @@ def _changes(pod: Pod, node: Node, misfit: Misfit) -> Iterator[Change]:
     elif node.unschedulable and not any(item.tolerates(UNSCHEDULABLE) for item in pod.tolerations):
         yield Change("node", f"uncordon node {name}", _uncordoned(name), f"uncordon/{name}")
     elif (taint := untolerated(node.taints, pod.tolerations)) is not None:
-        added = Toleration(taint.key, "Equal" if taint.value else "Exists", taint.value, taint.effect, None)
+        added = toleration_of(taint)
         yield Change(
             "pod",
             f"let the pod tolerate the taint {taint} of node {name}",

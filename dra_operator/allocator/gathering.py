@@ -17,7 +17,7 @@ from dra_operator.allocator.search import Choice, Work
 from dra_operator.allocator.start import Start, make_start
 from dra_operator.allocator.table import Table
 from dra_operator.api.claims import Allocation, ResourceClaim
-from dra_operator.inventory import DeviceId, Snapshot
+from dra_operator.inventory import DeviceId, Inventory, Snapshot
 from dra_operator.inventory.kinds import attribute_of, typed
 from dra_operator.inventory.pools import Offer
 from dra_operator.inventory.views import NodeRecord, State
@@ -99,7 +99,7 @@ class Gathering:
         self._restricted: dict[tuple[int, tuple[tuple[int, int], ...]], Table] = {}
         self._found: dict[Hashable, tuple[Table, Choice, Score] | None] = {}
         self._slots: dict[tuple[State, int, int], int] = {}
-        self._values: dict[tuple[str, int], tuple[frozenset[Hashable] | None, ...]] = {}
+        self._values = [_remembered(self.inventory, link.attributes) for link in links]
         self._masks: dict[Hashable, tuple[tuple[int, int], ...]] = {}
 
     # -- plans -----------------------------------------------------------------------------------------------------
@@ -251,6 +251,12 @@ class Gathering:
 
     def _value(self, link: int, offer: Offer) -> frozenset[Hashable] | None:
         """None without the attribute; empty for a list whose feature is off, which is equal to nothing."""
+        known = self._values[link]
+        if offer.id not in known:
+            known[offer.id] = self._read(link, offer)
+        return known[offer.id]
+
+    def _read(self, link: int, offer: Offer) -> frozenset[Hashable] | None:
         for name in self.links[link].attributes:
             found = attribute_of(offer.device, offer.id.driver, name)
             if found is None:
@@ -328,6 +334,19 @@ class Gathering:
             narrowed.columns = columns
             self._restricted[key] = narrowed
         return narrowed
+
+
+#: Values of devices by attribute names.
+_Values = dict[DeviceId, frozenset[Hashable] | None]
+
+
+def _remembered(inventory: Inventory, attributes: tuple[str, ...]) -> _Values:
+    """What was read of devices for these attributes, kept as long as nothing is published anew."""
+    kept = inventory.memo.get("gathering")
+    if not isinstance(kept, tuple) or kept[0] != inventory.published:
+        kept = inventory.memo["gathering"] = (inventory.published, {})
+    values: dict[tuple[str, ...], _Values] = kept[1]
+    return values.setdefault(attributes, {})
 
 
 def _shifted(item: UnitConstraint, problem: Problem, first: int) -> UnitConstraint:

@@ -38,6 +38,8 @@ class JointSearch:
         self.reconciling = Reconciling(gathering, claims, follows, snapshot, work)
         self.rooms = Rooms(self.reconciling.sort_of, room)
         self.most = 0
+        #: Per match constraint, the nodes with devices of a value.
+        self._offered: dict[int, dict[Hashable, frozenset[str]]] = {}
 
     def run(self) -> Gathered | None:
         """The first solution in the order of preference. Raises Stopped."""
@@ -79,12 +81,15 @@ class JointSearch:
         needed = sum(gathering.least(sort, link) * len(sort.members) for sort in concerned)
         # Devices that several nodes reach are counted once for each: an upper bound all the same.
         counts: Counter[Hashable] = Counter()
-        for name in self.gathering.inventory.node_names:
-            best: Counter[Hashable] = Counter()
+        offered: dict[Hashable, list[str]] = {}
+        for name in gathering.inventory.node_names:
+            here: Counter[Hashable] = Counter()
             for sort in concerned:
-                found = Counter(value for values in gathering.offered(name, sort, link) for value in values)
-                best += found
-            counts.update(best)
+                here.update(value for values in gathering.offered(name, sort, link) for value in values)
+            counts.update(here)
+            for value in here:
+                offered.setdefault(value, []).append(name)
+        self._offered[link] = {value: frozenset(names) for value, names in offered.items()}
         present = gathering.values_of(link, gathering.links[link].present)
         values = [
             value for value, count in counts.items() if count >= needed and all(value in item for item in present)
@@ -98,7 +103,7 @@ class JointSearch:
         """Nodes that have the devices for one member, best first. Whether it fits otherwise is asked when it matters."""
         problem, gathering = sort.problem, self.gathering
         first_fit = problem.strategy is Strategy.FirstFit
-        names = gathering.inventory.node_names if problem.nodes is None else problem.nodes
+        names = self._names(sort, limits)
         found: list[tuple[tuple[object, ...], str]] = []
         for position, name in enumerate(names):
             spot = gathering.on(name, (sort.index,), limits)
@@ -111,6 +116,19 @@ class JointSearch:
             found.append(((spot.score.hard, cost, spot.score.soft, name), name))
         found.sort(key=lambda item: item[0])
         return [name for _, name in found]
+
+    def _names(self, sort: Sort, limits: Limits) -> Sequence[str]:
+        """The nodes worth a look, in the order given."""
+        nodes = sort.problem.nodes
+        narrowed = [
+            self._offered[link].get(value, frozenset())
+            for link, value in enumerate(limits.values)
+            if value is not None and self.gathering.least(sort, link)
+        ]
+        if not narrowed:
+            return self.gathering.inventory.node_names if nodes is None else nodes
+        found = frozenset.intersection(*narrowed)
+        return sorted(found) if nodes is None else [name for name in nodes if name in found]
 
     def _shares(self, sort: Sort) -> bool:
         known = self.gathering.known((sort.index,))

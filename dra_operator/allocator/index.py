@@ -117,9 +117,7 @@ class Index:
                 answer = entry[2]
                 state = answer.state
                 if not state.nodes or self._ready.get(state) is not answer:
-                    heappop(heap)
-                    if self._ready.get(state) is answer:
-                        del self._ready[state]
+                    self._drop()
                     continue
                 yield answer
                 taken.append(heappop(heap))
@@ -128,20 +126,40 @@ class Index:
                 heappush(heap, entry)
 
     def top(self) -> Answer | None:
-        """The best answer with a solution if no other is as good; None also where that takes a closer look."""
-        heap = self._heap
+        """The best answer with a solution; of equally good ones that with the first node by name."""
+        heap, ready = self._heap, self._ready
         while heap:
-            rank, _, answer = heap[0]
+            entry = heap[0]
+            answer = entry[2]
             state = answer.state
-            if not state.nodes or self._ready.get(state) is not answer:
-                heappop(heap)
-                if self._ready.get(state) is answer:
-                    del self._ready[state]
+            if not state.nodes or ready.get(state) is not answer:
+                self._drop()
                 continue
+            rank = entry[0]
             if (len(heap) > 1 and heap[1][0] == rank) or (len(heap) > 2 and heap[2][0] == rank):
-                return None
+                return self._first_of_equals(rank)
             return answer
         return None
+
+    def _drop(self) -> None:
+        """Remove the first entry of the heap, which is out of date."""
+        answer = heappop(self._heap)[2]
+        if self._ready.get(answer.state) is answer:
+            # Its state has no nodes; when it gets some again, the journal says so.
+            del self._ready[answer.state]
+
+    def _first_of_equals(self, rank: Rank) -> Answer | None:
+        heap = self._heap
+        equals: list[tuple[Rank, int, Answer]] = []
+        while heap and heap[0][0] == rank:
+            answer = heap[0][2]
+            if not answer.state.nodes or self._ready.get(answer.state) is not answer:
+                self._drop()
+            else:
+                equals.append(heappop(heap))
+        for entry in equals:
+            heappush(heap, entry)
+        return min((entry[2] for entry in equals), key=lambda answer: answer.state.nodes[0], default=None)
 
     @property
     def hopeless(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dra_operator.allocator.demand import Term, terms_of
+from dra_operator.allocator.demand import Term, shape_of
 from dra_operator.allocator.plan import FilterSource, Plan, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy
 from dra_operator.allocator.results import Assembler
@@ -206,7 +206,7 @@ class Memory(FilterSource):
             for requirement in known.plan.requirements:
                 way = requirement.ways[0]
                 if not way.all and not way.admin:
-                    found.append(terms_of(table, way, way.count, weight))
+                    found.append((shape_of(table, way, way.count), weight))
         return tuple(found)
 
     def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:

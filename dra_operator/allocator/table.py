@@ -77,8 +77,11 @@ class Table:
         "plain",
         "plan",
         "set_rules",
+        "shapes",
         "shared",
         "sizes",
+        "starts",
+        "straight",
         "view",
     )  # fmt: skip
 
@@ -96,9 +99,25 @@ class Table:
         self.set_rules: frozenset[int] = frozenset()
         #: Per requirement, the bits that it or a later one can use.
         self.future: tuple[int, ...] = ()
-        #: No counters, no shares: a device is free or not.
+        #: No counters, no shares, no device of several nodes: a device is free or not, and the node alone knows.
         self.plain = True
+        #: Bits are positions.
+        self.straight = False
+        self.starts: dict[tuple[int, int], object] = {}
+        #: What others derive from the table: answers by start, shapes of expected demand.
         self.answers: dict[object, object] = {}
+        self.shapes: dict[object, object] = {}
+
+
+def positions(table: Table, mask: int) -> int:
+    """A mask of bits as a mask of positions."""
+    if table.straight:
+        return mask
+    found = 0
+    for bit, position in enumerate(table.order):
+        if mask >> bit & 1:
+            found |= 1 << position
+    return found
 
 
 @dataclass(slots=True)
@@ -151,7 +170,8 @@ class _Builder:
                 later |= table.columns[way.index].usable | table.columns[way.index].every
             future.append(later)
         table.future = (*reversed(future), 0)
-        table.plain = not table.multi and not table.counters.total
+        table.plain = not (table.multi or table.counters.total or table.counters.groups or table.shared)
+        table.straight = table.order == tuple(range(len(order)))
         return table
 
     # -- one device for one way ------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ def _print_lines(findings: Sequence[Located]) -> None:
     for item in findings:
         found = item.finding
         where = f"{item.file}:{item.line}" if item.line else item.file
-        what = ": ".join(part for part in (item.title, path_text(found.path)) if part)
-        printer.line((f"{where}: ", "bold"), (f"{found.level} {found.code}", styles[found.level]), f": {what}")
+        what = "".join(f": {part}" for part in (item.title, path_text(found.path)) if part)
+        printer.line((f"{where}: ", "bold"), (f"{found.level} {found.code}", styles[found.level]), what)
         printer.line(f"    {found.message}")
         printer.line((f"    fix: {found.fix}", "green"))
     printer.flush()

@@ -18,6 +18,9 @@ from dra_operator.lint.checking import check, unreadable
 from dra_operator.lint.findings import Finding
 from dra_operator.lint.subjects import Subject
 
+#: Repairs of repairs end some time.
+_ROUNDS = 10
+
 
 def lint(
     file: Annotated[
@@ -47,18 +50,32 @@ def lint(
     if fix:
         if "-" in file:
             raise CommandFailed("--fix writes files; standard input is none")
-        repaired = repair([(sources.objects[item.subject], item.edits) for item in findings if item.edits])
-        for text in repaired:
-            note(f"{text.file}: {text.count} repaired")
-        if repaired:
-            sources = read_sources(file)
-            findings = check_sources(sources, inventory=inventory)
+        sources, findings = _repaired(file, sources, findings, inventory=inventory)
     located = [*_unreadable(sources), *(_located(item, sources.objects[item.subject]) for item in findings)]
     print_findings(sorted(located, key=lambda item: (item.file, item.line)), output)
     if not sources.objects and not located:
         raise CommandFailed("the input holds no objects")
     if located:
         raise CommandFailed(code=FAILED)
+
+
+def _repaired(
+    file: list[str], sources: Sources, findings: list[Finding], *, inventory: bool
+) -> tuple[Sources, list[Finding]]:
+    """What is left once all certain repairs are made. One repair can bring another mistake to light."""
+    counts: dict[str, int] = {}
+    for _ in range(_ROUNDS):
+        wanted = [(sources.objects[item.subject], item.edits) for item in findings if item.edits]
+        done = repair(wanted)
+        if not done:
+            break
+        for name, count in done.items():
+            counts[name] = counts.get(name, 0) + count
+        sources = read_sources(file)
+        findings = check_sources(sources, inventory=inventory)
+    for name, count in counts.items():
+        note(f"{name}: {count} repaired")
+    return sources, findings
 
 
 def check_sources(sources: Sources, *, inventory: bool) -> list[Finding]:

@@ -14,18 +14,12 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from dra_operator.cli.sources import DocumentText, SourceObject
+from dra_operator.cli.sources import LOADER, DocumentText, SourceObject
 from dra_operator.lint.findings import Edit
 
-#: Plain text that every YAML reader takes for text.
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
-_WORDS = frozenset("y n yes no on off true false null".split())
-
-
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    file: str
-    count: int
+_RESOLVER = yaml.SafeLoader("")
+#: Words that some YAML readers take for something else than text.
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,8 +29,11 @@ class _Change:
     text: str
 
 
-def repair(wanted: Iterable[tuple[SourceObject, Sequence[Edit]]]) -> list[Repaired]:
-    """Write the files anew that change. Edits of overlapping text are made one at a time: run again for the others."""
+def repair(wanted: Iterable[tuple[SourceObject, Sequence[Edit]]]) -> dict[str, int]:
+    """Write the files anew that change, and say how many places in each.
+
+    Of edits of overlapping text the first is made: run again for the others.
+    """
     changes: dict[int, tuple[DocumentText, set[_Change]]] = {}
     for source, edits in wanted:
         found = [_change(source, edit) for edit in edits]
@@ -46,7 +43,7 @@ def repair(wanted: Iterable[tuple[SourceObject, Sequence[Edit]]]) -> list[Repair
     files: dict[str, list[tuple[DocumentText, list[_Change]]]] = {}
     for text, known in changes.values():
         files.setdefault(text.file, []).append((text, _disjoint(known)))
-    return [_write(file, texts) for file, texts in files.items()]
+    return {file: _write(file, texts) for file, texts in files.items()}
 
 
 def _change(source: SourceObject, edit: Edit) -> _Change | None:
@@ -54,32 +51,51 @@ def _change(source: SourceObject, edit: Edit) -> _Change | None:
     if found is None:
         return None
     key, node = found
+    text = source.text.text
     if edit.action == "rename":
-        return None if key is None else _Change(*_span(key), _scalar(str(edit.value), key))
+        return None if key is None else _Change(*_span(key), _scalar(text, str(edit.value), key))
     if not isinstance(node, yaml.ScalarNode):
         return None
     start, end = _span(node)
     if edit.action == "quote":
-        return _Change(start, end, json.dumps(source.text.text[start:end], ensure_ascii=False))
+        return _Change(start, end, json.dumps(text[start:end], ensure_ascii=False))
     if node.style in ("|", ">"):
-        return _Change(start, end, _block(source.text.text, node, key, str(edit.value)))
-    return _Change(start, end, _scalar(edit.value, node))
+        return _Change(start, end, _block(text, node, key, str(edit.value)))
+    return _Change(start, end, _scalar(text, edit.value, node))
 
 
 def _span(node: yaml.Node) -> tuple[int, int]:
     return node.start_mark.index, node.end_mark.index
 
 
-def _scalar(value: Any, node: yaml.ScalarNode) -> str:
-    """A scalar in the quotes that the old one had."""
+def _scalar(text: str, value: Any, node: yaml.ScalarNode) -> str:
+    """A scalar in the quotes that the old one had, or in quotes where it would not be text without them."""
     if not isinstance(value, str):
         return json.dumps(value)
     flat = " ".join(value.split("\n"))
     if node.style == "'":
         return "'" + flat.replace("'", "''") + "'"
-    if node.style is None and _PLAIN.fullmatch(flat) and flat.lower() not in _WORDS:
+    if not node.style and _is_plain(text, flat, node):
         return flat
     return json.dumps(flat, ensure_ascii=False)
+
+
+def _is_plain(text: str, value: str, node: yaml.ScalarNode) -> bool:
+    """Whether a text can stand without quotes where the node stands."""
+    if value.lower() in _WORDS:
+        return False
+    start, end = _span(node)
+    try:
+        events = yaml.parse(text[:start] + value + text[end:], Loader=LOADER)
+        return any(
+            isinstance(event, yaml.ScalarEvent)
+            and event.start_mark.index == start
+            and event.value == value
+            and _RESOLVER.resolve(yaml.ScalarNode, value, (True, False)) == "tag:yaml.org,2002:str"
+            for event in events
+        )
+    except yaml.YAMLError:
+        return False
 
 
 def _block(text: str, node: yaml.ScalarNode, key: yaml.Node | None, value: str) -> str:
@@ -103,7 +119,7 @@ def _disjoint(changes: Iterable[_Change]) -> list[_Change]:
     return kept
 
 
-def _write(file: str, texts: list[tuple[DocumentText, list[_Change]]]) -> Repaired:
+def _write(file: str, texts: list[tuple[DocumentText, list[_Change]]]) -> int:
     content = Path(file).read_bytes().decode("utf-8-sig")
     count = 0
     for text, changes in sorted(texts, key=lambda item: item[0].start, reverse=True):
@@ -112,4 +128,4 @@ def _write(file: str, texts: list[tuple[DocumentText, list[_Change]]]) -> Repair
             content = content[:start] + change.text + content[end:]
             count += 1
     Path(file).write_text(content, encoding="utf-8", newline="")
-    return Repaired(file, count)
+    return count

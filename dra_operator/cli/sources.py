@@ -21,7 +21,7 @@ from dra_operator.cli.documents import BadDocument, Document, read_documents
 from dra_operator.cli.manifests import Manifests, Problem, Source, list_files, read_text
 
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DocumentText:
@@ -59,7 +59,7 @@ class DocumentText:
         if len(self.documents) != 1:
             return None
         try:
-            return yaml.compose(self.text, Loader=_LOADER)
+            return yaml.compose(self.text, Loader=LOADER)
         except yaml.YAMLError:
             return None
 
@@ -70,7 +70,7 @@ class DocumentText:
         for step in path:
             match node:
                 case yaml.MappingNode():
-                    pairs = [(name, value) for name, value in node.value if getattr(name, "value", None) == step]
+                    pairs = [(name, value) for name, value in node.value if _key_text(name) == step]
                     if not pairs:
                         return None
                     key, node = pairs[0]
@@ -88,6 +88,15 @@ class DocumentText:
                 key, node = found
                 return self.line + int((key or node).start_mark.line)
         return otherwise
+
+
+def _key_text(node: yaml.Node) -> str | None:
+    """A key as it is read: `on` is `true`."""
+    if not isinstance(node, yaml.ScalarNode):
+        return None
+    if node.tag == "tag:yaml.org,2002:bool":
+        return "true" if node.value.lower() in ("true", "yes", "on") else "false"
+    return str(node.value)
 
 
 @dataclass(frozen=True, slots=True)

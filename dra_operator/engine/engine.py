@@ -8,11 +8,13 @@ from dra_operator.api.meta import Key
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.settings import EngineSettings
@@ -29,6 +31,7 @@ WATCHED = (
     "DeviceTaintRule",
     "DeviceClass",
     "ResourceSlice",
+    "PodDisruptionBudget",
     "ResourceClaimTemplate",
     "ResourceClaim",
     "Pod",
@@ -51,7 +54,9 @@ class Engine:
         self._intake = Intake(self._state, self._reporter, self._class_reporter)
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
-        self._starvation = Starvation(self._state, self._placer, self._alarms)
+        self._holding = Holding(self._state)
+        self._preempting = Preempting(self._state, self._placer, self._holding)
+        self._starvation = Starvation(self._state, self._placer, self._alarms, self._preempting)
         self._queue = Queue(self._state, self._placer, self._lifecycle, self._starvation, self._alarms)
         self._unsynced = set(WATCHED)
 
@@ -75,6 +80,7 @@ class Engine:
         """What became of a decision."""
         if self._reporter.settle(outcome, now) or self._class_reporter.settle(outcome, now):
             return
+        self._preempting.settle(outcome)
         effect, write = self._state.writes.settle(outcome, now)
         if write is None or effect in (Effect.WAIT, Effect.REPEAT):
             return
@@ -116,6 +122,7 @@ class Engine:
         writing = self._state.settings.mode == "allocate"
         self._give_up_late_writes(now)
         looked_at = list(self._state.dirty_claims)
+        self._holding.refresh(looked_at)
         decisions: list[Decision] = list(self._state.writes.repeats(now))
         if writing:
             # Before anything is ungated: a pod must not be bound to devices that are about to be given up.
@@ -152,6 +159,7 @@ class Engine:
             self._reporter.next_wake(),
             self._class_reporter.next_wake(),
             self._queue.recheck,
+            self._preempting.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),
         ]
         return min((time for time in times if time is not None), default=None)

@@ -90,6 +90,11 @@ class Placer:
         found = candidates(Problem(claims=todo), self._state.inventory.snapshot())
         return None if isinstance(found, Failed) else found
 
+    def candidate_nodes(self, unit: Unit, pod: Pod | None) -> list[str] | None:
+        """The nodes that its allocated claims and its own affinity leave; None for all."""
+        seen = [self._state.view.claims[key].claim.allocation for key in unit.claims]
+        return self._candidates(pod, [allocation for allocation in seen if allocation is not None])
+
     def nodes_for(self, pod: Pod, allocations: list[Allocation], now: float) -> tuple[str | None, list[Misfit]]:
         """The node a pod with all its claims allocated can run on, or why none: its likeliest first."""
         state = self._state

@@ -48,6 +48,12 @@ def priority_of_pod(pod: Pod, claims: Iterable[SeenClaim], state: State) -> int:
     return max([own, *others])
 
 
+def priority_of_users(seen: SeenClaim, state: State) -> int:
+    """Of a claim in use: the highest of its pods'; of one that nobody uses its own."""
+    pods = [pod for pod in state.view.pods_of_claim(seen.key) if not pod.terminal]
+    return max((priority_of_pod(pod, [seen], state) for pod in pods), default=_claim_priority(seen, state))
+
+
 def priority_of_claim(seen: SeenClaim, state: State) -> int:
     """Of a bare claim: its annotation's PriorityClass, else its policy's number."""
     return _claim_priority(seen, state)

@@ -159,7 +159,7 @@ class Queue:
         pod = self._pod(unit)
         unit.tried = state.changes
         unit.attempts += 1
-        forbidden = state.holds.against(unit.key, rank_of(unit), ends_at(pod, now))
+        forbidden = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
         outcome = self._placer.place(unit, pod, now, forbidden=forbidden)
         if isinstance(outcome, Blocked):
             return self._blocked(unit, pod, outcome, now, writing)
@@ -178,6 +178,8 @@ class Queue:
             state.ledger.occupy(pod, placed.node)
         managed = [(seen, allocation) for seen, allocation in placed.allocations if seen.managed]
         writes = [allocate(state, seen, allocation, pod, unit.key, placed.node, now) for seen, allocation in managed]
+        for seen, _ in managed:
+            state.preempted.pop(seen.uid, None)
         state.pause(unit)
         state.drop_hold(unit.key)
         waited = now - (unit.waiting_since or now)

@@ -56,7 +56,8 @@ _ECHOES = {
     "selector-fails": {"attribute-type", "unknown-attribute", "text-compared-as-number", "unguarded-attribute"},
     "matches-nothing": {"attribute-type", "unknown-attribute", "text-compared-as-number"},
     "invalid-value": {"wrong-type"},
-    "missing-field": {"old-dialect", "unknown-field"},
+    "missing-field": {"old-dialect", "unknown-field", "wrong-type"},
+    "shared-claim": {"unknown-claim"},
 }
 
 

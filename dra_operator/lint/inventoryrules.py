@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dra_operator.api.fieldpath import FieldPath
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.semver import Semver
-from dra_operator.cel import CompileError, Comparison, Selector
+from dra_operator.cel import Comparison, CompileError, Selector
 from dra_operator.cel.guards import Access, unguarded
 from dra_operator.cel.parser import parse
 from dra_operator.lint.findings import Edit, Found, rule
@@ -194,7 +194,9 @@ def _why(places: Sequence[Place], last: int, found: Candidates, scope: Scope, to
     if isinstance(selector, CompileError) or not reached:
         return f"none of {total} devices matches"
     texts = []
-    for conjunct in selector.conjuncts:
+    # A guard says less than the comparison it guards.
+    telling = [item for item in selector.conjuncts if item.comparison is not None] or selector.conjuncts
+    for conjunct in telling:
         rejected = [item for item in reached if not _holds(conjunct.holds, item)]
         if len(rejected) == len(reached):
             seen = sorted({str(value) for item in reached if (value := conjunct.seen(item.view)) is not None})

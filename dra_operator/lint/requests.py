@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from dra_operator.api.claims import ADMIN_ACCESS_LABEL, MAX_RESULTS
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.lint.findings import Found, rule
 from dra_operator.lint.scope import Scope
-from dra_operator.lint.subjects import Subject, claim_devices, details, mapping, mappings, selectors, texts
+from dra_operator.lint.subjects import Object, Subject, claim_devices, details, mapping, mappings, selectors, texts
 
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 _DRIVER = re.compile(r"device\.driver\s*==\s*(['\"])([a-z0-9.-]+)\1")
@@ -38,28 +39,35 @@ def too_many_devices(subject: Subject, scope: Scope) -> Iterator[Found]:
 
 @rule(
     "foreign-config",
+    "DeviceClass",
     *_CLAIMS,
-    what="A config for a driver whose devices the claim's classes exclude.",
+    what="A config for a driver whose devices the class, or the claim's classes, exclude.",
     outcome="no driver ever sees these parameters",
     repair="Name the driver of the devices, or remove the config.",
     level="warning",
 )
 def foreign_config(subject: Subject, scope: Scope) -> Iterator[Found]:
+    if subject.kind == "DeviceClass":
+        spec = mapping(subject.value.get("spec"))
+        for at, config in mappings(spec.get("config"), ("spec", "config")):
+            yield from _foreign(at, config, [subject.name], scope)
+        return
     path, devices = claim_devices(subject)
     for at, config in mappings(devices.get("config"), (*path, "config")):
-        driver = mapping(config.get("opaque")).get("driver")
         concerned = {name.partition("/")[0] for _, name in texts(config.get("requests"), ())}
         asked = [item for item in details(subject) if not concerned or item.reference.partition("/")[0] in concerned]
-        drivers = [_drivers(item.device_class, scope) for item in asked]
-        if not isinstance(driver, str) or not drivers or any(found is None for found in drivers):
-            continue
-        known = sorted({name for found in drivers if found is not None for name in found})
-        if driver not in known:
-            names = ", ".join(sorted({item.device_class for item in asked}))
-            yield Found(
-                (*at, "opaque", "driver"),
-                f"the config is for {driver}, but class {names} has devices of {', '.join(known)} only",
-            )
+        yield from _foreign(at, config, [item.device_class for item in asked], scope)
+
+
+def _foreign(at: FieldPath, config: Object, classes: list[str], scope: Scope) -> Iterator[Found]:
+    driver = mapping(config.get("opaque")).get("driver")
+    drivers = [_drivers(name, scope) for name in classes]
+    known = {name for found in drivers if found is not None for name in found}
+    if not isinstance(driver, str) or not drivers or None in drivers or driver in known:
+        return
+    names = ", ".join(sorted(set(classes)))
+    problem = f"the config is for {driver}, but class {names} has devices of {', '.join(sorted(known))} only"
+    yield Found((*at, "opaque", "driver"), problem)
 
 
 def _drivers(device_class: str, scope: Scope) -> set[str] | None:

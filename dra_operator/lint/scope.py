@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -52,6 +53,17 @@ class Scope:
     def class_names(self) -> set[str]:
         """Names under which claims can ask, those included that are made from NetworkDeviceClasses."""
         return set(self.classes) | set(self._named("NetworkDeviceClass"))
+
+    def first(self, subject: Subject) -> Subject:
+        """The first object of the kind and name of this one."""
+        return self._first[subject.kind, subject.group, subject.namespace, subject.name]
+
+    @cached_property
+    def _first(self) -> dict[tuple[str, str, str, str], Subject]:
+        found: dict[tuple[str, str, str, str], Subject] = {}
+        for subject in self.subjects:
+            found.setdefault((subject.kind, subject.group, subject.namespace, subject.name), subject)
+        return found
 
     def claim(self, kind: str, namespace: str, name: str) -> Subject | None:
         """A ResourceClaim or ResourceClaimTemplate of the input."""
@@ -125,18 +137,23 @@ def _filter(chain: Sequence[Selector], devices: Iterable[Published]) -> Candidat
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    names = list(known)
+    """The known name that was probably meant. Names of one series (gpu, gpu-0, gpu-1) are not mistaken for one another."""
+    names = [item for item in known if item != name]
     folded = {_folded(item): item for item in names}
     if _folded(name) in folded:
         return folded[_folded(name)]
-    found = get_close_matches(name, names, 1, 0.75)
+    others = [item for item in names if _series(item) != _series(name)]
+    found = get_close_matches(name, others, 1, 0.75)
     return found[0] if found else None
 
 
 def same_but_for_case(name: str, other: str) -> bool:
     """Whether names differ in nothing but case, - and _: then it is certain what was meant."""
     return _folded(name) == _folded(other)
+
+
+def _series(name: str) -> str:
+    return re.sub(r"[-_.]?[0-9]+", "", name)
 
 
 def _folded(name: str) -> str:

@@ -183,10 +183,10 @@ def _guard(place: Place, root: Expr, missing: tuple[Access, ...]) -> Found:
     names = ", ".join(f"{access.domain}/{access.name}" for access in missing)
     problem = f"the selector reads {names} of every device, whatever its driver"
     domains = {access.domain for access in missing}
-    driver = f"Begin with device.driver == '{next(iter(domains))}' &&, or guard" if len(domains) == 1 else "Guard"
+    driver = f", or begin with device.driver == '{next(iter(domains))}' &&" if len(domains) == 1 else ""
     # A comment would be lost; then a person should do it.
     edits = () if "//" in place.expression else (Edit(place.path, "set", unparse(guarded(root), WIDTH)),)
-    return Found(place.path, problem, f"{driver} with has({unparse(missing[0].expr())}) &&.", edits)
+    return Found(place.path, problem, f"Guard with {unparse(missing[0].test())} &&{driver}.", edits)
 
 
 def _current(subject: Subject) -> Iterator[Place]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dra_operator.api.errors import InvalidObject
+from dra_operator.api.fieldtypes import check_fields
 from dra_operator.api.slices import ResourceSlice
 from dra_operator.cluster.memory.refusals import Cause
 from dra_operator.cluster.memory.validation.metadata import device_attribute_name, dns_label, dns_subdomain
@@ -173,7 +174,9 @@ def _broken_pools(slices: list[ResourceSlice]) -> dict[str, str]:
     for identity, pool in devices.pools.items():
         reason = pool.content.incomplete or pool.content.invalid
         if reason:
-            found[min(item.name for item in pool.content.slices)] = f"pool {identity.pool} of {identity.driver}: {reason}"
+            found[min(item.name for item in pool.content.slices)] = (
+                f"pool {identity.pool} of {identity.driver}: {reason}"
+            )
     return found
 
 
@@ -196,9 +199,14 @@ def readable(subjects: list[Subject]) -> list[ResourceSlice]:
     """The slices of the input that can be read; rules say what is wrong with the others."""
     found: list[ResourceSlice] = []
     for subject in subjects:
-        if subject.kind == "ResourceSlice" and subject.current:
-            try:
-                found.append(ResourceSlice.from_dict(dict(subject.value)))
-            except InvalidObject:
-                continue
+        if subject.kind != "ResourceSlice" or not subject.current:
+            continue
+        if check_fields(subject.group, "v1", subject.kind, subject.value).errors:
+            continue
+        try:
+            item = ResourceSlice.from_dict(dict(subject.value))
+        except InvalidObject:
+            continue
+        if item.driver and item.pool:
+            found.append(item)
     return found

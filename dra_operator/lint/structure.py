@@ -103,7 +103,7 @@ def _is_former(subject: Subject) -> bool:
     repair=_CONVERT,
 )
 def removed_version(subject: Subject, scope: Scope) -> Iterator[Found]:
-    if subject.kind in _OTHER_KINDS or is_dialect(subject):
+    if subject.kind in _OTHER_KINDS or not subject.api_version or is_dialect(subject):
         return
     known = BY_KIND.get(subject.kind)
     same_group = known is not None and subject.group in (known.group, *_FORMER_GROUPS)
@@ -170,13 +170,11 @@ def _dialect(subject: Subject) -> Iterator[tuple[FieldPath, str]]:
     repair="Keep one of them, or give one another name.",
 )
 def given_twice(subject: Subject, scope: Scope) -> Iterator[Found]:
-    if not mapping(subject.value.get("metadata")).get("name"):
+    if not mapping(subject.value.get("metadata")).get("name") or not subject.name:
         return
-    for other in scope.subjects[: subject.index]:
-        same = (other.kind, other.group, other.namespace, other.name)
-        if same == (subject.kind, subject.group, subject.namespace, subject.name) and other.value != subject.value:
-            yield Found(("metadata", "name"), f"{subject.title} was given before, differently")
-            return
+    first = scope.first(subject)
+    if first.index < subject.index and first.value != subject.value:
+        yield Found(("metadata", "name"), f"{subject.title} was given before, differently")
 
 
 @check_for()

@@ -80,7 +80,9 @@ def unknown_claim_request(subject: Subject, scope: Scope) -> Iterator[Found]:
     level="warning",
 )
 def unused_pod_claim(subject: Subject, scope: Scope) -> Iterator[Found]:
-    used = {used.get("name") for _, used in _uses(subject)}
+    used = {str(used.get("name")) for _, used in _uses(subject)}
+    if used - {str(entry.get("name")) for _, entry in _claims(subject)}:
+        return  # a container names a claim wrongly: that may be this one
     for path, entry in _claims(subject):
         name = entry.get("name")
         if isinstance(name, str) and name not in used:

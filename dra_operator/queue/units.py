@@ -45,6 +45,8 @@ class Unit:
     position: int | None = None
     warnings: tuple[str, ...] = ()
     lacks_node: bool = False
+    victims: tuple[str, ...] = ()
+    preemption_note: str = ""
 
     def block(self, reason: str, message: str) -> bool:
         """Note why it waits; returns whether that is news."""

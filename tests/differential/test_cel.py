@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dra_operator.cli.cel import answer
+from dra_operator.api.semver import Semver
+from dra_operator.cel import CelFeatures, CompileError, EvaluationError, compile_derived
+from dra_operator.cli.cel import _device, answer
 from tests.differential.expressions import devices, expressions
 from tests.differential.gobuild import Peer, Unavailable
 
@@ -26,6 +28,7 @@ _FEATURES = [
 # Expressions a run compares: 20 an example.
 _EXAMPLES = int(os.environ.get("DRA_DIFFERENTIAL_EXAMPLES", "260"))
 _BATCH = 20
+_DERIVED = ("bool", "int", "string", "semver", "ints", "strings", "dyn", "double", "map")
 
 # Expressions that cel-go itself gets wrong, by what is wrong.
 KNOWN = {
@@ -89,6 +92,47 @@ def test_random_expressions(peer: Peer, data: st.DataObject) -> None:
         case = {"expression": expression, "device": device, "features": features, "envType": environment}
         found = disagreement(peer, case)
         assert found is None, found
+
+
+def derived(case: dict[str, Any]) -> Any:
+    """Our answer for a derived attribute, in the form of the API."""
+    features = CelFeatures(case["features"]["EnableListTypeAttributes"], case["features"]["EnableConsumableCapacity"])
+    try:
+        value, _ = compile_derived(case["expression"], features, case["envType"]).evaluate(_device(case["device"]))
+    except CompileError:
+        return "does not compile"
+    except EvaluationError:
+        return "fails"
+    kinds: dict[type, str] = {bool: "bool", int: "int", str: "string", Semver: "version"}
+    if not isinstance(value, tuple):
+        return {kinds[type(value)]: str(value) if isinstance(value, Semver) else value}
+    if not value:
+        return {}  # the API leaves out an empty list
+    kind = kinds[type(value[0])]
+    return {f"{kind}s": [str(item) if isinstance(item, Semver) else item for item in value]}
+
+
+@given(st.data())
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+def test_random_derived_attributes(peer: Peer, data: st.DataObject) -> None:
+    for _ in range(_BATCH):
+        case = {
+            "expression": data.draw(expressions(data.draw(st.sampled_from(_DERIVED)))),
+            "device": data.draw(devices()),
+            "features": data.draw(st.sampled_from(_FEATURES)),
+            "envType": data.draw(st.sampled_from(["StoredExpressions", "NewExpressions"])),
+            "derived": True,
+        }
+        ours, reply = derived(case), peer.ask(case)
+        theirs = reply.get("value", "does not compile" if reply.get("compileError") else "fails")
+        for _ in range(8):
+            if ours == theirs or at_fault(case, reply):
+                break
+            theirs = peer.ask(case).get("value", "fails")
+        else:
+            assert ours == theirs, case
 
 
 @pytest.mark.parametrize("expression", KNOWN)

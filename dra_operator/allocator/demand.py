@@ -93,12 +93,12 @@ def fitting(terms: Sequence[Term], free: int, left: Left) -> float:
 class RecentDemand:
     """What was asked for lately, as a `Demand` that stays the same object for as long as it describes that well enough.
 
-    Looked at after 16, 64, 256, … claims and then every 1,024, and replaced if more than a tenth of it would change; what was counted
+    Looked at after 16, 64, 256, … claims and then every 1,024, and replaced if more than a fifth of it would change; what was counted
     before a look counts half after it.
     """
 
     _LONGEST = 1024
-    _CHANGE = 0.1
+    _CHANGE = 0.2
 
     def __init__(self) -> None:
         self.demand: Demand | None = None

@@ -29,12 +29,48 @@ from dra_operator.inventory.views import NodeRecord
 SHARES = UUID("6f0d3a52-7d0e-5b0c-9a6e-0d2a7c1f4b11")
 
 
+#: What a choice takes of the one claim of a unit, as request name and position; None where results need more than names.
+Picks = tuple[tuple[str, int], ...]
+
+
+def picks_of(choice: Choice, order: tuple[int, ...]) -> Picks | None:
+    """The plain form of a choice, where it has one. `order` translates bits into positions."""
+    if not all(way.plain and way.claim == 0 for way, _ in choice):
+        return None
+    return tuple((way.name, order[bit]) for way, bits in choice for bit in bits)
+
+
 class Assembler:
     """Makes allocations; what depends on the ways alone is made once."""
 
     def __init__(self, plan: Plan, features: Features) -> None:
         self._plan, self._features = plan, features
         self._configs: dict[Choice, tuple[tuple[DeviceConfig, ...], ...]] = {}
+
+    def plain(self, choice: Choice, picks: Picks, record: NodeRecord) -> Allocation | None:
+        """The allocation of a unit of one claim, if all its devices are plain."""
+        results = []
+        offers = record.offers
+        for name, position in picks:
+            offer = offers[position]
+            if not offer.plain:
+                return None
+            results.append(DeviceResult(name, *offer.id))
+        if not results:
+            return None
+        config = self._config(choice)[0]
+        return Allocation(tuple(results), config, record.selector)
+
+    def _config(self, choice: Choice) -> tuple[tuple[DeviceConfig, ...], ...]:
+        configs = self._configs.get(choice)
+        if configs is None:
+            if len(self._configs) > 256:
+                self._configs.clear()
+            configs = self._configs[choice] = tuple(
+                assemble_config(spec, tuple(way for way, _ in choice if way.claim == number))
+                for number, spec in enumerate(self._plan.specs)
+            )
+        return configs
 
     def allocations(
         self, claims: tuple[ResourceClaim, ...], choice: Choice, order: tuple[int, ...], record: NodeRecord, seed: str
@@ -55,14 +91,7 @@ class Assembler:
             if selectors[number] is None:
                 offers = [record.offers[order[bit]] for way, bits in choice if way.claim == number for bit in bits]
                 selectors[number] = node_selector(offers, record)
-        configs = self._configs.get(choice)
-        if configs is None:
-            if len(self._configs) > 256:
-                self._configs.clear()
-            configs = self._configs[choice] = tuple(
-                assemble_config(spec, tuple(way for way, _ in choice if way.claim == number))
-                for number, spec in enumerate(self._plan.specs)
-            )
+        configs = self._config(choice)
         return tuple(
             [
                 Allocation(tuple(mine), config, selector)

@@ -196,19 +196,15 @@ class _Solver:
         """The best state with a node that will do; where a node costs something, also the nodes of the next best states."""
         index = self._index()
         chosen = self._best_of(self._each(sorted(self.held))) if self.held else None
-        ordered = index.in_order()
-        try:
-            for answer in ordered:
-                if chosen is not None and self._settled(chosen, answer):
+        for answer in index.in_order():
+            if chosen is not None and self._settled(chosen, answer):
+                break
+            for name in self._acceptable(answer):
+                place = self.inventory.nodes[name], answer
+                if chosen is None or self._order(place) < self._order(chosen):
+                    chosen = place
+                if self.problem.cost is None or not self.problem.cost(name):
                     break
-                for name in self._acceptable(answer):
-                    place = self.inventory.nodes[name], answer
-                    if chosen is None or self._order(place) < self._order(chosen):
-                        chosen = place
-                    if self.problem.cost is None or not self.problem.cost(name):
-                        break
-        finally:
-            ordered.close()  # type: ignore[attr-defined]
         return chosen
 
     def _settled(self, chosen: Place, answer: Answer) -> bool:
@@ -302,15 +298,21 @@ class _Solver:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def solved(self, record: NodeRecord, answer: Answer) -> Solved:
-        problem = self.problem
+        """The answer with the devices of one node of its state."""
+        problem, known = self.problem, self.known
         assert answer.choice is not None
-        allocations = self.known.assembler.allocations(
+        warnings = warnings_of(known, self.inventory, problem) if known.broken else ()
+        if answer.picks is not None and len(problem.claims) == 1:
+            allocation = known.assembler.plain(answer.choice, answer.picks, record)
+            if allocation is not None:
+                return Solved(record.name, (allocation,), warnings)
+        allocations = known.assembler.allocations(
             problem.claims, answer.choice, answer.table.order, record, problem.seed
         )
         node: str | None = record.name
         if not problem.needs_node and all(item.node_selector is not record.selector for item in allocations):
             node = None
-        return Solved(node, allocations, warnings_of(self.known, self.inventory, problem))
+        return Solved(node, allocations, warnings)
 
     def _unsolved(self) -> Unsolved | Failed:
         problem = self.problem

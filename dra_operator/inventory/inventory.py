@@ -224,7 +224,6 @@ class Inventory:
                 self._view_node(name)
             self._stale_nodes.clear()
             self.published += 1
-            self.states.forget_unused()
 
     def _node_changed(self, record: NodeRecord) -> None:
         """A node appeared, went, or has other labels: look again at what it can reach, and at nothing else."""
@@ -266,6 +265,7 @@ class Inventory:
             self._offers.pop(offer.id, None)
         old_reach = pool.reach
         pool.content = content = read_pool(pool, self.features)
+        pool.version += 1
         pool.here, pool.shared = {}, []
         pool.binding = {
             resource_slice.name

@@ -62,7 +62,18 @@ class Content:
 class Pool:
     """The slices of one pool, of all generations, and what they currently offer. Computed anew when a slice changes."""
 
-    __slots__ = ("binding", "by_label", "content", "here", "id", "reach", "shared", "slices", "usage_version")
+    __slots__ = (
+        "binding",
+        "by_label",
+        "content",
+        "here",
+        "id",
+        "reach",
+        "shared",
+        "slices",
+        "usage_version",
+        "version",
+    )
 
     def __init__(self, pool_id: PoolId) -> None:
         self.id = pool_id
@@ -77,6 +88,8 @@ class Pool:
         self.by_label = False
         #: Names of slices with a device that has binding conditions.
         self.binding: set[str] = set()
+        #: Grows with every reading.
+        self.version = 0
         #: Grows when the usage of a device without a home changes.
         self.usage_version = 0
 

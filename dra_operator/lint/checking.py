@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dra_operator.api.slices import ResourceSlice
 from dra_operator.lint import (  # noqa: F401  imported for the rules they declare
     combinations,
     inventoryrules,
@@ -26,17 +25,20 @@ from dra_operator.lint.subjects import Subject
 __all__ = ["RULES", "check", "unreadable"]
 
 
-def check(objects: Sequence[Any], *, inventory: bool = False, slices: Iterable[ResourceSlice] = ()) -> list[Finding]:
-    """What will not work, object by object in the order given, then by field.
+def check(objects: Sequence[Any], *, inventory: bool = False, cluster: Sequence[Any] | None = None) -> list[Finding]:
+    """What will not work in the objects, one after the other in the order given.
 
-    `objects`: plain values as read from YAML or JSON. `inventory`: check against the slices among them, and against `slices`,
-    which may come from a cluster.
+    `objects`: plain values as read from YAML or JSON. `inventory`: check against the slices among them. `cluster`: objects of a
+    cluster, which nothing is said about; they are there to be referred to, and their slices are the inventory: all
+    DeviceClasses, ResourceSlices, Nodes, and the claims, templates and groups of the namespaces concerned.
     """
-    subjects = [Subject(index, value if isinstance(value, Mapping) else {}) for index, value in enumerate(objects)]
-    published = [*readable(subjects), *slices] if inventory else []
-    scope = Scope(subjects, Inventory(published) if published else None)
+    around = list(cluster or ())
+    given = [*objects, *_without(around, objects)]
+    subjects = [Subject(index, value if isinstance(value, Mapping) else {}) for index, value in enumerate(given)]
+    published = readable(subjects) if inventory or cluster is not None else []
+    scope = Scope(subjects, Inventory(published) if published else None, complete=cluster is not None)
     found: dict[tuple[object, ...], Finding] = {}
-    for subject in subjects:
+    for subject in subjects[: len(objects)]:
         for rule, kinds, function in CHECKS:
             if (kinds and subject.kind not in kinds) or (rule.inventory and scope.inventory is None):
                 continue
@@ -44,6 +46,16 @@ def check(objects: Sequence[Any], *, inventory: bool = False, slices: Iterable[R
                 result = finding(subject.index, item, rule)
                 found.setdefault((subject.index, result.path, result.code, result.message), result)
     return _without_echoes(list(found.values()))
+
+
+def _without(cluster: Sequence[Any], objects: Sequence[Any]) -> list[Any]:
+    """What is in the cluster and not given, which will replace it."""
+    names = {_name(Subject(0, value)) for value in objects if isinstance(value, Mapping)}
+    return [value for value in cluster if _name(Subject(0, value)) not in names]
+
+
+def _name(subject: Subject) -> tuple[str, str, str, str]:
+    return subject.kind, subject.group, subject.namespace, subject.name
 
 
 def unreadable(message: str) -> Finding:

@@ -13,7 +13,7 @@ from dra_operator.api.fieldpath import FieldPath
 from dra_operator.inventory import Inventory as Devices
 from dra_operator.lint.findings import Edit, Found, rule
 from dra_operator.lint.inventoryrules import matching
-from dra_operator.lint.published import Published, per_node, type_name
+from dra_operator.lint.published import Published, type_name
 from dra_operator.lint.scope import Scope, listed, nearest, same_but_for_case
 from dra_operator.lint.subjects import Detail, Object, Subject, claim_devices, details, mapping, mappings, texts
 
@@ -83,7 +83,7 @@ def _constraints(
     for at, constraint in mappings(devices.get("constraints"), (*path, "constraints")):
         named = {name for _, name in texts(constraint.get("requests"), ())}
         covered = [
-            (detail, matching(detail, scope))
+            (detail, matching(detail, scope).devices)
             for detail in details(subject)
             if not named or detail.reference in named or detail.reference.partition("/")[0] in named
         ]
@@ -142,7 +142,7 @@ def capacity_too_high(subject: Subject, scope: Scope) -> Iterator[Found]:
 
 def _capacities(subject: Subject, scope: Scope) -> Iterator[tuple[Detail, tuple[Published, ...], FieldPath, str, Any]]:
     for detail in details(subject) if subject.current and scope.inventory is not None else ():
-        devices = matching(detail, scope)
+        devices = matching(detail, scope).devices
         requests: Object = mapping(mapping(detail.value.get("capacity")).get("requests"))
         for name, amount in requests.items() if devices else ():
             yield detail, devices, (*detail.path, "capacity", "requests", name), str(name), amount
@@ -159,12 +159,14 @@ def _capacities(subject: Subject, scope: Scope) -> Iterator[tuple[Detail, tuple[
 def fits_nowhere(subject: Subject, scope: Scope) -> Iterator[Found]:
     """Only where each request alone can be fulfilled: otherwise another rule has said why not."""
     asked = list(details(subject))
-    if not subject.current or scope.inventory is None or not asked or not all(matching(item, scope) for item in asked):
+    if not subject.current or scope.inventory is None or not asked:
+        return
+    if any(detail.count > matching(detail, scope).most_on_a_node for detail in asked):
         return
     singly = (constraint_attribute_missing, constraint_types_differ, capacity_missing, capacity_too_high)
-    if any(True for check in singly for _ in check(subject, scope)) or _too_many(asked, scope):
+    if any(True for check in singly for _ in check(subject, scope)):
         return
-    if not all(item.node_name or item.all_nodes for item in scope.inventory.slices):
+    if not scope.inventory.places_known:
         return  # which nodes can use such devices shows in a cluster only
     try:
         claim = ResourceClaim.from_dict(_as_claim(subject))
@@ -175,14 +177,6 @@ def fits_nowhere(subject: Subject, scope: Scope) -> Iterator[Found]:
     if isinstance(found, Unsolved) and not found.pools:
         path, _ = claim_devices(subject)
         yield Found((*path, "requests"), "no node of the inventory has such devices together")
-
-
-def _too_many(asked: list[Detail], scope: Scope) -> bool:
-    for detail in asked:
-        local, anywhere = per_node(matching(detail, scope))
-        if detail.count > max(local.values(), default=0) + anywhere:
-            return True
-    return False
 
 
 def _as_claim(subject: Subject) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from dra_operator.cel import Comparison, CompileError, Selector
 from dra_operator.cel.guards import Access, unguarded
 from dra_operator.cel.parser import parse
 from dra_operator.lint.findings import Edit, Found, rule
-from dra_operator.lint.published import Inventory, Published, per_node
-from dra_operator.lint.scope import Candidates, Scope, listed, nearest, same_but_for_case
+from dra_operator.lint.published import Inventory, Published
+from dra_operator.lint.scope import Candidates, Scope, listed, misspelt, nearest, same_but_for_case
 from dra_operator.lint.subjects import Detail, Place, Subject, all_selectors, details, mapping, selectors
 
+_NONE = Candidates()
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 _BOUNDS = ((bool, "bool"), (int, "int"), (float, "int"), (str, "string"), (Semver, "version"), (Quantity, "quantity"))
 
@@ -236,18 +237,19 @@ def matches_everything(subject: Subject, scope: Scope) -> Iterator[Found]:
 @rule(
     "unknown-class",
     *_CLAIMS,
-    what="A request for a class that is not in the input, which has classes.",
+    what="A request for a class that does not exist, or whose name looks misspelt.",
     outcome="the claim waits until somebody creates the class",
     repair="Name a class that exists, or add it.",
-    inventory=True,
 )
 def unknown_class(subject: Subject, scope: Scope) -> Iterator[Found]:
-    if not scope.class_names or not subject.current:
+    if not subject.current:
         return
     for detail in details(subject):
         name = detail.device_class
         if name and name not in scope.class_names:
-            near = nearest(name, scope.class_names)
+            near = misspelt(name, scope.class_names)
+            if near is None and not scope.complete:
+                continue
             path = (*detail.path, "deviceClassName")
             edits = (Edit(path, "set", near),) if near and same_but_for_case(near, name) else ()
             yield Found(path, f"there is no class {name}", f"Write {near}." if near else "", edits)
@@ -266,11 +268,10 @@ def count_too_high(subject: Subject, scope: Scope) -> Iterator[Found]:
         return
     for detail in details(subject):
         found = matching(detail, scope)
-        if not found or detail.value.get("allocationMode") == "All":
+        if not found.devices or detail.value.get("allocationMode") == "All":
             continue
-        local, anywhere = per_node(found)
-        most = max(local.values(), default=0) + anywhere
-        if detail.count > most and not any(item.device.allow_multiple for item in found):
+        local, most = found.local, found.most_on_a_node
+        if detail.count > most and not any(item.device.allow_multiple for item in found.devices):
             node = max(local, key=lambda name: local[name]) if local else None
             where = f"the most on one node are {most} ({node})" if node else f"there are {most}"
             yield Found(
@@ -278,8 +279,8 @@ def count_too_high(subject: Subject, scope: Scope) -> Iterator[Found]:
             )
 
 
-def matching(detail: Detail, scope: Scope) -> tuple[Published, ...]:
+def matching(detail: Detail, scope: Scope) -> Candidates:
     """The devices that pass the selectors of a request; none where that is not known."""
     places = scope.places(detail)
     found = scope.candidates(places) if places is not None else None
-    return found.devices if found is not None else ()
+    return found or _NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dra_operator.lint.findings import Edit, Found, rule
-from dra_operator.lint.scope import Scope, nearest, same_but_for_case
+from dra_operator.lint.scope import Scope, misspelt, same_but_for_case
 from dra_operator.lint.subjects import Place, Subject, mapping, mappings, selectors, texts
 
 GROUP_LABEL = "dra-operator.dev/claim-group"
@@ -28,7 +28,7 @@ def policy_unknown_class(subject: Subject, scope: Scope) -> Iterator[Found]:
             if isinstance(name, str):
                 named.append(((*path, "deviceClassName"), name))
     for path, name in named:
-        near = nearest(name, scope.class_names)
+        near = misspelt(name, scope.class_names)
         if name not in scope.class_names and near is not None:
             edits = (Edit(path, "set", near),) if same_but_for_case(near, name) else ()
             yield Found(path, f"there is no class {name}", f"Write {near}.", edits)
@@ -63,7 +63,6 @@ def reservation_exceeds_inventory(subject: Subject, scope: Scope) -> Iterator[Fo
     repair="Name the group as it is called.",
 )
 def unknown_group(subject: Subject, scope: Scope) -> Iterator[Found]:
-    groups = {item.name for item in scope.subjects if item.kind == "ClaimGroup" and item.namespace == subject.namespace}
     templates = {
         "Pod": ("metadata",),
         "ResourceClaim": ("metadata",),
@@ -74,8 +73,8 @@ def unknown_group(subject: Subject, scope: Scope) -> Iterator[Found]:
     for step in path:
         value = mapping(value.get(step))
     name = mapping(value.get("labels")).get(GROUP_LABEL)
-    if isinstance(name, str) and name not in groups:
-        near = nearest(name, groups)
+    if isinstance(name, str) and name not in (groups := scope.groups(subject.namespace)):
+        near = misspelt(name, groups)
         if near is not None:
             at = (*path, "labels", GROUP_LABEL)
             edits = (Edit(at, "set", near),) if same_but_for_case(near, name) else ()

@@ -49,6 +49,8 @@ class Inventory:
             if item.generation == newest[item.driver, item.pool]
             for published in _devices(item)
         ]
+        #: Whether it shows without a cluster which nodes can use the devices.
+        self.places_known = all(item.node_name or item.all_nodes for item in self.slices)
         self.drivers = {published.driver for published in self.devices}
         self._types: dict[Access, set[str]] = {}
         for published in self.devices:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dra_operator.api.claims import ADMIN_ACCESS_LABEL, MAX_RESULTS
+from dra_operator.api.claims import ADMIN_ACCESS_LABEL, MAX_RESULTS, quantity
+from dra_operator.api.errors import InvalidField
 from dra_operator.api.fieldpath import FieldPath
 from dra_operator.lint.findings import Found, rule
 from dra_operator.lint.scope import Scope
@@ -90,6 +91,24 @@ def _drivers(device_class: str, scope: Scope) -> set[str] | None:
 def _only_drivers(text: str) -> bool:
     """Whether a term is nothing but a choice of drivers."""
     return not re.sub(r"[\s|()]", "", _DRIVER.sub("", text))
+
+
+@rule(
+    "negative-amount",
+    *_CLAIMS,
+    what="A request for a negative amount of a capacity.",
+    outcome="allocating the claim fails with an error",
+    repair="Ask for an amount above 0.",
+)
+def negative_amount(subject: Subject, scope: Scope) -> Iterator[Found]:
+    for detail in details(subject):
+        for name, amount in mapping(mapping(detail.value.get("capacity")).get("requests")).items():
+            try:
+                negative = quantity(amount).nano < 0
+            except InvalidField:
+                continue
+            if negative:
+                yield Found((*detail.path, "capacity", "requests", str(name)), f"{name}: {amount} is negative")
 
 
 @rule(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 
 from dra_operator.cel import CompileError, EvaluationError, Selector, compile_selector
-from dra_operator.lint.published import Inventory, Published
+from dra_operator.lint.published import Inventory, Published, per_node
 from dra_operator.lint.subjects import Detail, Place, Subject, mapping, selectors
 
 
@@ -24,18 +24,31 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What selectors leave of an inventory. `rejected`: how many devices the first of the selectors (by index) rejected."""
+    """What selectors leave of an inventory.
 
-    devices: tuple[Published, ...]
-    failures: tuple[Failure, ...]
-    rejected: dict[int, int]
+    `rejected`: how many devices each of the selectors (by index) was the first to reject. `local`: how many devices are left
+    on each node that alone can use them, `anywhere`: how many that several nodes can use.
+    """
+
+    devices: tuple[Published, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    rejected: dict[int, int] = field(default_factory=dict)
+    local: dict[str, int] = field(default_factory=dict)
+    anywhere: int = 0
+
+    @property
+    def most_on_a_node(self) -> int:
+        return max(self.local.values(), default=0) + self.anywhere
 
 
 class Scope:
-    """`inventory` is None where nothing is to be checked against one."""
+    """`inventory` is None where nothing is to be checked against one. `complete`: all classes that there are, are known."""
 
-    def __init__(self, subjects: Sequence[Subject], inventory: Inventory | None = None) -> None:
+    def __init__(
+        self, subjects: Sequence[Subject], inventory: Inventory | None = None, *, complete: bool = False
+    ) -> None:
         self.subjects = subjects
+        self.complete = complete
         self.inventory = inventory
         #: For what rules derive from the input and several objects need.
         self.memo: dict[str, object] = {}
@@ -68,6 +81,10 @@ class Scope:
     def claim(self, kind: str, namespace: str, name: str) -> Subject | None:
         """A ResourceClaim or ResourceClaimTemplate of the input."""
         return self._claims.get((kind, namespace, name))
+
+    def groups(self, namespace: str) -> list[str]:
+        """The ClaimGroups of a namespace."""
+        return [item.name for item in self.subjects if item.kind == "ClaimGroup" and item.namespace == namespace]
 
     def claim_names(self, kind: str, namespace: str) -> list[str]:
         return sorted(name for found, space, name in self._claims if (found, space) == (kind, namespace))
@@ -133,27 +150,47 @@ def _filter(chain: Sequence[Selector], devices: Iterable[Published]) -> Candidat
             break
         else:
             passed.append(device)
-    return Candidates(tuple(passed), tuple(failures), rejected)
+    local, anywhere = per_node(passed)
+    return Candidates(tuple(passed), tuple(failures), rejected, local, anywhere)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant. Names of one series (gpu, gpu-0, gpu-1) are not mistaken for one another."""
+    """The known name that was probably meant, given that `name` is wrong for sure."""
     names = [item for item in known if item != name]
-    folded = {_folded(item): item for item in names}
-    if _folded(name) in folded:
-        return folded[_folded(name)]
-    others = [item for item in names if _series(item) != _series(name)]
-    found = get_close_matches(name, others, 1, 0.75)
+    same = next((item for item in names if same_but_for_case(item, name)), None)
+    if same is not None:
+        return same
+    found = get_close_matches(name, names, 1, 0.75)
     return found[0] if found else None
+
+
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """The known name of which `name` is a misspelling; for names that may well exist elsewhere.
+
+    train-a is no misspelling of train-b, nor gpu-a100 of gpu-h100, nor gpu-1 of gpu: one word of four letters or more must be
+    slightly off, and all others the same.
+    """
+    for other in known:
+        if other != name and (same_but_for_case(name, other) or _one_word_off(name, other)):
+            return other
+    return None
+
+
+def _one_word_off(name: str, other: str) -> bool:
+    mine, theirs = re.split(r"[-_.]", name), re.split(r"[-_.]", other)
+    if len(mine) != len(theirs):
+        return False
+    off = [(one, two) for one, two in zip(mine, theirs, strict=True) if one != two]
+    if len(off) != 1:
+        return False
+    one, two = off[0]
+    words = one.isalpha() and two.isalpha() and min(len(one), len(two)) >= 4
+    return words and one[0] == two[0] and bool(get_close_matches(one, [two], 1, 0.8))
 
 
 def same_but_for_case(name: str, other: str) -> bool:
     """Whether names differ in nothing but case, - and _: then it is certain what was meant."""
     return _folded(name) == _folded(other)
-
-
-def _series(name: str) -> str:
-    return re.sub(r"[-_.]?[0-9]+", "", name)
 
 
 def _folded(name: str) -> str:

@@ -13,8 +13,7 @@ from dra_operator.api.fieldpath import FieldPath
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION, constraints_of
 from dra_operator.lint.findings import Edit, Found, rule
 from dra_operator.lint.inventoryrules import matching
-from dra_operator.lint.published import per_node
-from dra_operator.lint.scope import Scope, nearest, same_but_for_case
+from dra_operator.lint.scope import Scope, misspelt, nearest, same_but_for_case
 from dra_operator.lint.subjects import Object, Subject, containers, details, mapping, mappings, pod_spec
 
 RUN_FOR = "dra-operator.dev/run-for"
@@ -40,7 +39,7 @@ def unknown_claim(subject: Subject, scope: Scope) -> Iterator[Found]:
                 yield Found(at, f"{name} is a {other}, not a {kind}", f"Write {right}.", (Edit(at, "rename", right),))
                 continue
             elsewhere = [item for item in scope.subjects if (item.kind, item.name) == (kind, name) and item.current]
-            near = nearest(name, scope.claim_names(kind, subject.namespace))
+            near = misspelt(name, scope.claim_names(kind, subject.namespace))
             if elsewhere:
                 where = elsewhere[0].namespace
                 yield Found(at, f"namespace {subject.namespace} has no {kind} {name}; namespace {where} has")
@@ -111,7 +110,7 @@ def _shareable(subject: Subject, name: str, scope: Scope) -> bool:
     """Whether the claim's devices can be allocated several times anyway, so that sharing is what they are for."""
     claim = scope.claim("ResourceClaim", subject.namespace, name)
     asked = list(details(claim)) if claim is not None else []
-    found = [device for item in asked for device in matching(item, scope)]
+    found = [device for item in asked for device in matching(item, scope).devices]
     return bool(found) and all(item.device.allow_multiple for item in found)
 
 
@@ -181,15 +180,12 @@ def _room(subject: Subject, scope: Scope) -> tuple[int, str] | None:
                 or detail.value.get("adminAccess")
             ):
                 continue
-            if not found or any(item.device.allow_multiple for item in found):
+            if not found.devices or any(item.device.allow_multiple for item in found.devices):
                 continue
-            local, anywhere = per_node(found)
-            fits = (
-                (sum(local.values()) + anywhere) // detail.count
-                if anywhere
-                else sum(n // detail.count for n in local.values())
-            )
-            text = f"{len(found)} devices of class {detail.device_class}, {detail.count} a pod"
+            fits = sum(number // detail.count for number in found.local.values())
+            if found.anywhere:
+                fits = len(found.devices) // detail.count
+            text = f"{len(found.devices)} devices of class {detail.device_class}, {detail.count} a pod"
             lowest = (fits, text) if lowest is None or fits < lowest[0] else lowest
     return lowest
 

@@ -148,6 +148,9 @@ ALONE = [
     (GPU.replace("spec: {", "spec: {config: [{opaque: {driver: dra.net, parameters: {}}}], "), "foreign-config spec.config[0].opaque.driver"),
     ("{apiVersion: v1, kind: Namespace, metadata: {name: default}}\n---\n" + claim(exact(more=", adminAccess: true")), "admin-access-namespace spec.devices.requests[0].exactly.adminAccess"),
     (claim(exact(more=", adminAccess: true")), ""),
+    (claim(exact(more=", capacity: {requests: {memory: -1}}")), "negative-amount spec.devices.requests[0].exactly.capacity.requests.memory"),
+    (GPU.replace("name: gpu", "name: gpu-large") + "\n---\n" + claim(exact("gpu-lagre")), "unknown-class spec.devices.requests[0].exactly.deviceClassName"),
+    (GPU.replace("name: gpu", "name: gpu-a100") + "\n---\n" + claim(exact("gpu-h100")), ""),
     # selectors
     (device_class("device.driver =="), f"selector-does-not-compile {SELECTOR}"),
     (device_class("device.model == 'x'"), f"selector-does-not-compile {SELECTOR}"),
@@ -169,6 +172,7 @@ ALONE = [
     (claim(exact(), namespace="team") + "\n---\n" + pod(C), "unknown-claim spec.resourceClaims[0].resourceClaimName"),
     (template(exact(), name="c") + "\n---\n" + pod(C), "unknown-claim spec.resourceClaims[0].resourceClaimName"),
     (claim(exact(), name="gpu-0") + "\n---\n" + pod("{name: a, resourceClaimName: gpu-1}"), ""),
+    (claim(exact(), name="train-a") + "\n---\n" + pod("{name: a, resourceClaimName: train-b}"), ""),
     (pod(C), ""),
     (template(exact()) + "\n---\n" + pod(T, "[{name: a, request: x}]"), "unknown-claim-request spec.containers[0].resources.claims[0].request"),
     (template(exact()) + "\n---\n" + pod(T, "[{name: a, request: r}]"), ""),
@@ -195,7 +199,7 @@ ALONE = [
     (slice_of("{name: a}", "nodeName: n1, sharedCounters: [{name: c, counters: {}}]"), "invalid-value spec.sharedCounters"),
     ("{apiVersion: resource.k8s.io/v1, kind: DeviceTaintRule, metadata: {name: a}, spec: {deviceSelector: {}, taint: {key: a, effect: NoSchedule}}}", "taint-rule-for-all spec.deviceSelector"),
     # policies
-    (GPU + "\n---\n" + policy("{reserve: [{deviceClassName: gpus, devices: 1}]}"), "policy-unknown-class spec.reserve[0].deviceClassName"),
+    (GPU + "\n---\n" + policy("{reserve: [{deviceClassName: Gpu, devices: 1}]}"), "policy-unknown-class spec.reserve[0].deviceClassName"),
     (policy("{deviceClassNames: [gpu]}"), ""),
     ("{apiVersion: dra-operator.dev/v1alpha1, kind: ClaimGroup, metadata: {name: training}, spec: {minMembers: 2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {dra-operator.dev/claim-group: trainig}}, spec: {containers: [{name: c, image: x}]}}", "unknown-group metadata.labels[dra-operator.dev/claim-group]"),
     # kinds that are nobody's business here
@@ -224,7 +228,7 @@ WITH_INVENTORY = [
     (device_class(f"device.driver == 'gpu.nvidia.com' && {GPUS}.productName.contains('H100')"), f"matches-nothing {SELECTOR}"),
     (GPU + "\n---\n" + claim(asking("device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0")), f"matches-nothing {OWN}"),
     (device_class("device.driver != 'x'"), "matches-everything spec.selectors"),
-    (GPU + "\n---\n" + claim(exact("gpus")), "unknown-class spec.devices.requests[0].exactly.deviceClassName"),
+    (GPU + "\n---\n" + claim(exact("other")), ""),
     (GPU + "\n---\n" + claim(exact(more=", count: 3")), "count-too-high spec.devices.requests[0].exactly.count"),
     (GPU + "\n---\n" + claim(exact(more=", count: 2")), ""),
     (GPU + "\n---\n" + claim(exact(), ", constraints: [{matchAttribute: gpu.nvidia.com/pcieRoot}]"), "constraint-attribute-missing spec.devices.constraints[0].matchAttribute"),
@@ -264,6 +268,23 @@ def test_types_of_a_constraint_differ() -> None:
         shown(found(text, *slices, inventory=True))
         == "constraint-types-differ spec.devices.constraints[0].matchAttribute"
     )
+
+
+def test_a_cluster_stands_around_the_objects() -> None:
+    """Nothing is said about what is there already; what is given replaces it; what it lacks does not exist."""
+    cluster = [
+        yaml.safe_load(text) for text in (A100, NICS, GPU, device_class("device.x", "broken"), template(exact()))
+    ]
+
+    def told(text: str) -> str:
+        return shown(check([yaml.safe_load(text)], cluster=cluster))
+
+    assert told(claim(exact())) == ""
+    assert told(claim(exact("nic"))) == "unknown-class spec.devices.requests[0].exactly.deviceClassName"
+    assert told(claim(exact(more=", count: 3"))) == "count-too-high spec.devices.requests[0].exactly.count"
+    assert told(workload("StatefulSet", "replicas: 3,", T)) == "replicas-exceed-inventory spec.replicas"
+    assert told(template(exact(more=", count: 2"))) == ""
+    assert told(device_class("device.driver == 'gpu.nvidia.com'", "broken")) == ""
 
 
 def test_every_rule_is_tested() -> None:

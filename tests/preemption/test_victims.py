@@ -21,9 +21,12 @@ def numa(*values: int) -> list[dict[str, object]]:
     return [{"attributes": {"numa": {"int": value}}} for value in values]
 
 
+def where(attribute: str, value: int) -> dict[str, object]:
+    return {"selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].{attribute} == {value}'}}]}
+
+
 def size(units: int, count: int = 1) -> dict[str, object]:
-    expression = f'device.attributes["{DRIVER}"].size == {units}'
-    return {"count": count, "selectors": [{"cel": {"expression": expression}}]}
+    return {"count": count, **where("size", units)}
 
 
 def mig() -> World:
@@ -193,6 +196,14 @@ CHOSEN: dict[str, tuple[Callable[[], World], Problem, str | None, list[str]]] = 
     "a pod can be in the way of the pod alone": (
         lambda: World().node("n1", 2, cpu=1).hold("a", "n1/d0", cpu=("n1", 1)),
         ask(1), "n1", ["a"],
+    ),
+    "nor does it matter which devices it has": (
+        lambda: World().node("n1", numa(0, 1), cpu=1).hold("other", "n1/d1", cpu=("n1", 1)),
+        ask({"count": 1, **where("numa", 0)}), "n1", ["other"],
+    ),
+    "among nodes alike, the one with room": (
+        lambda: World().node("n1", cpu=0).node("n2", cpu=0).node("n3", cpu=1).pool("net", 1, {"allNodes": True}).hold("a", "net/d0"),
+        ask(1), "n3", ["a"],
     ),
     "where there is room without more victims": (
         lambda: World().node("n1", 2, cpu=2).node("n2", 1, cpu=2)

@@ -134,7 +134,7 @@ class Accounts:
                     continue
                 for share in state.plugins.of(resource, state.ledger.nodes):
                     if selects(spec, {}, (name,), self._labels(share.namespace)):
-                        counts[budget.scope(share.namespace)] += share.count
+                        counts[budget.scope(share.namespace)] += share.devices
         self._freed |= self.tallies.put_plugin(counts)
 
     def _read_free(self) -> None:
@@ -146,7 +146,7 @@ class Accounts:
                 continue
             for share in state.plugins.of(resource, state.ledger.nodes):
                 there = plugged.setdefault(share.node, {})
-                there[number] = there.get(number, 0) + share.count
+                there[number] = there.get(number, 0) + share.devices
         self.free.rebuild(self.reserves, self._takes_pods, plugged)
 
     def _takes_pods(self, node: str) -> bool:

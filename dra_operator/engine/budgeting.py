@@ -69,9 +69,12 @@ class Budgeting:
         return _blocker(breaches) if breaches else None
 
     def barred(self, unit: Unit, pod: Pod | None, now: float) -> Devices:
-        """Devices that budgets leave no room for: it makes no sense to take them from others for this unit."""
+        """What a search for victims must leave alone: devices of quotas that are used up, and free ones that reservations keep."""
         ask = self._ask(unit, pod, now, _UNMOVED)
-        return NOTHING if ask is None else self._bars.union(self.bars(ask))
+        if ask is None:
+            return NOTHING
+        kept = [self._judge.keep(ask, number) for number, (_, members) in enumerate(ask.reserves) if not members]
+        return self._bars.union([*self._quota_bars(ask), *kept])
 
     def over_quota(self, unit: Unit, pod: Pod | None, now: float) -> bool:
         """Does it ask for more than a quota has left, whichever devices it would get?"""
@@ -109,6 +112,13 @@ class Budgeting:
 
     def bars(self, ask: Ask) -> list[Devices]:
         """The devices of budgets that are used up, where all claims of the unit count to them."""
+        found = self._quota_bars(ask)
+        for number, (budget, members) in enumerate(ask.reserves):
+            if not members and self._judge.headroom(ask, number) <= 0:
+                found.append(self._bars.all_of(budget, self._running(number)))
+        return found
+
+    def _quota_bars(self, ask: Ask) -> list[Devices]:
         found: list[Devices] = []
         for budget, members in ask.quotas:
             if not ask.concerns_all(members):
@@ -118,9 +128,6 @@ class Budgeting:
                 found.append(self._bars.larger(budget, left))
             elif left[DEVICES] <= 0:
                 found.append(self._bars.all_of(budget, self.accounts.tallies.of(ask.scope(budget)).devices))
-        for number, (budget, members) in enumerate(ask.reserves):
-            if not members and self._judge.headroom(ask, number) <= 0:
-                found.append(self._bars.all_of(budget, self._running(number)))
         return found
 
     def narrower(self, ask: Ask, breach: Breach, *, strict: bool) -> Devices:
@@ -140,7 +147,7 @@ class Budgeting:
         budget = self.accounts.reserves[number]
         if not self._bars.shareable(budget):
             return []
-        return [id for id in self._state.inventory.usage.by_device if self.accounts.free.mask(id) >> number & 1]
+        return [device for device in self._state.inventory.usage.by_device if self.accounts.free.mask(device) >> number & 1]
 
     def _ask(self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str]) -> Ask | None:
         """None where no budget concerns the unit."""

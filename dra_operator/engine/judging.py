@@ -17,7 +17,7 @@ from dra_operator.preemption.holds import Hold
 from dra_operator.queue.asking import Asking
 from dra_operator.queue.budgets import DEVICES, Amounts, Budget, Scope, describe, draw_of
 from dra_operator.queue.freedevices import Mask, reach, shortfall
-from dra_operator.queue.units import Unit, order
+from dra_operator.queue.units import Unit, UnitKey, order
 
 Pairs = Sequence[tuple[SeenClaim, Allocation]]
 
@@ -72,6 +72,8 @@ class Judge:
     def __init__(self, state: State, accounts: Accounts) -> None:
         self._state, self._accounts = state, accounts
         self._asking = Asking(state.inventory)
+        self._holders: dict[UnitKey, Ask | None] = {}
+        self._holders_at: tuple[int, ...] = ()
 
     def forget(self) -> None:
         self._asking.forget()
@@ -147,38 +149,51 @@ class Judge:
 
     def _before(self, ask: Ask) -> list[Hold]:
         """The holds this unit must respect: as `Holds.against`."""
-        return self._state.holds.before(ask.unit.key, order(ask.unit), ask.ends_at)
+        return self._state.holds.before(ask.unit.key, order(ask.unit), ask.unit.priority, ask.ends_at)
 
     def _asked_by(self, hold: Hold) -> Ask | None:
-        unit = self._state.waiting.get(hold.unit)
-        return None if unit is None else self.ask(unit, None, 0.0, frozenset())
+        """None where no budget concerns the holder."""
+        state = self._state
+        moment = (state.holds.version, state.queue_changes, self._accounts.version)
+        if self._holders_at != moment:
+            self._holders.clear()
+            self._holders_at = moment
+        if hold.unit not in self._holders:
+            unit = state.waiting.get(hold.unit)
+            self._holders[hold.unit] = None if unit is None else self.ask(unit, None, 0.0, frozenset())
+        return self._holders[hold.unit]
 
     # -- reservations
 
     def headroom(self, ask: Ask, number: int) -> int:
         """How many free devices of a reservation the unit may take, about: exactly so where no other overlaps with it."""
-        kept, free = self._accounts.all_kept(), self._free(ask)[0]
+        kept, free = self._accounts.all_kept(), self._there(ask)[0]
         own = reach(free, 1 << number) - kept[number]
         together = _overlapping(free, 1 << number)
         return min(own, reach(free, together) - sum(kept[bit] for bit in range(len(kept)) if together >> bit & 1))
 
+    def _there(self, ask: Ask) -> tuple[Counter[Mask], dict[DeviceId, Mask]]:
+        """What reservations can count on before the unit takes anything, and the masks of held devices."""
+        counts, masks = self._free(ask)
+        return self._accounts.free.after(counts, without=ask.moving, taken=(), masks=masks), masks
+
     def _free(self, ask: Ask) -> tuple[Counter[Mask], dict[DeviceId, Mask]]:
-        """Free devices as reservations may count on them before the unit takes any: devices held for others are there for those
-        reservations only that are the holder's own. With the masks of these."""
+        """Free devices as reservations may count on them: those held for others are there for those reservations only that are the
+        holder's own. With the masks of these."""
         free = self._accounts.free
         counts, masks = free.free(), dict[DeviceId, Mask]()
         for hold in self._state.holds:
             if hold.unit == ask.unit.key:
                 continue
             other = self._asked_by(hold)
-            own = other.exempt if other is not None else (0 if hold.unit in self._state.waiting else -1)
-            for id in hold.devices:
-                if free.is_free(id) and id not in masks:
-                    masks[id] = free.mask(id) & own
-                    counts[free.mask(id)] -= 1
-                    counts[masks[id]] += 1
+            own = -1 if other is None else other.exempt
+            for device in hold.devices | hold.wanted:
+                if free.is_free(device) and device not in masks:
+                    masks[device] = free.mask(device) & own
+                    counts[free.mask(device)] -= 1
+                    counts[masks[device]] += 1
         del counts[0]
-        return free.after(+counts, without=ask.moving, taken=(), masks=masks), masks
+        return +counts, masks
 
     def _reserve_breaches(self, ask: Ask, pairs: Pairs) -> list[Breach]:
         accounts = self._accounts
@@ -189,10 +204,11 @@ class Judge:
             for result in allocation.results
             if not result.admin_access
         }
-        if not ask.reserves or not any(accounts.free.concerns(id) for id in taken):
+        if not ask.reserves or not any(accounts.free.concerns(device) for device in taken):
             return []
-        before, masks = self._free(ask)
-        after = accounts.free.after(before, without=ask.moving, taken=taken, masks=masks)
+        counts, masks = self._free(ask)
+        before = accounts.free.after(counts, without=ask.moving, taken=(), masks=masks)
+        after = accounts.free.after(counts, without=ask.moving, taken=taken, masks=masks)
         kept = accounts.all_kept()
         kept_after = list(kept)
         for number, (budget, members) in enumerate(ask.reserves):
@@ -215,24 +231,38 @@ class Judge:
                 breaches.append(Breach(budget, budget.scope(""), text, number))
         return breaches
 
+    def keep(self, ask: Ask, number: int) -> frozenset[DeviceId]:
+        """Free devices that would do for what a reservation keeps: from the nodes with the fewest, so that large groups stay whole."""
+        kept = self._accounts.kept(number)
+        if not kept:
+            return frozenset()
+        masks = self._free(ask)[1]
+        by_node: dict[str, list[DeviceId]] = {}
+        for device in self._accounts.free.matching(number):
+            if masks.get(device, -1) >> number & 1:
+                offer = self._state.inventory.offer(device)
+                by_node.setdefault((offer and offer.home) or "", []).append(device)
+        groups = sorted(by_node.items(), key=lambda item: (len(item[1]), item[0]))
+        return frozenset([device for _, group in groups for device in sorted(group)][:kept])
+
     def coverable(self, ask: Ask, devices: frozenset[DeviceId]) -> frozenset[DeviceId]:
         """Of free devices, as many as can be set aside for the unit without a reservation of others going short."""
         accounts = self._accounts
-        counts, masks = self._free(ask)
+        counts, masks = self._there(ask)
         kept = accounts.all_kept()
         least = shortfall(kept, counts)
         chosen = []
-        for id in sorted(devices):
-            mask = masks.get(id, accounts.free.mask(id))
+        for device in sorted(devices):
+            mask = masks.get(device, accounts.free.mask(device))
             rest = mask & ask.exempt
-            if mask != rest and accounts.free.is_free(id):
+            if mask != rest and accounts.free.is_free(device):
                 tried = Counter(counts)
                 tried[mask] -= 1
                 tried[rest] += 1
                 if shortfall(kept, tried) > least:
                     continue
                 counts = tried
-            chosen.append(id)
+            chosen.append(device)
         return frozenset(chosen)
 
     def hopeless(self, ask: Ask) -> bool:

@@ -35,7 +35,7 @@ class Bars:
     def all_of(self, budget: Budget, spared: Collection[DeviceId] = (), *, consuming: bool = False) -> Devices:
         """Every device that matches, but those `spared` that can be shared: another share of them costs nothing."""
         self._catch_up()
-        kept = frozenset(id for id in spared if self._shareable(id))
+        kept = frozenset(device for device in spared if self._shareable(device))
         key = ("all", budget, kept, consuming)
         known = self._sets.get(key)
         if known is None:
@@ -112,8 +112,8 @@ class Bars:
             if offer.kind is not None and (consuming or not offer.device.consumes) and budget.matches(offer.kind):
                 yield offer
 
-    def _shareable(self, id: DeviceId) -> bool:
-        offer = self._inventory.offer(id)
+    def _shareable(self, device: DeviceId) -> bool:
+        offer = self._inventory.offer(device)
         return offer is not None and offer.device.allow_multiple
 
     def _keep(self, key: Hashable, devices: Iterable[DeviceId]) -> Devices:

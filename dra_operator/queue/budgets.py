@@ -34,10 +34,10 @@ class BudgetKey(NamedTuple):
 
     policy: str
     field: Literal["quota", "reserve"]
-    index: int
+    number: int
 
     def __str__(self) -> str:
-        return f"{self.field}[{self.index}]"
+        return f"{self.field}[{self.number}]"
 
 
 #: A budget and whose use of it is counted together: a namespace, or "" for all that the policy selects.
@@ -90,7 +90,7 @@ class Draw:
     """What one claim takes of one budget. A device counts once, however many of its shares are taken."""
 
     devices: frozenset[DeviceId] = frozenset()
-    capacity: Amounts = NO_CAPACITY
+    capacity: Amounts = field(default_factory=lambda: NO_CAPACITY)
 
 
 def draw_of(budget: Budget, spec: ClaimSpec, allocation: Allocation, inventory: Inventory) -> Draw:
@@ -103,18 +103,18 @@ def draw_of(budget: Budget, spec: ClaimSpec, allocation: Allocation, inventory: 
     for result in allocation.results:
         if result.admin_access:
             continue
-        id = DeviceId(result.driver, result.pool, result.device)
-        offer = inventory.offer(id)
+        device = DeviceId(result.driver, result.pool, result.device)
+        offer = inventory.offer(device)
         if offer is None or offer.kind is None:
             if budget.selective or class_asked(spec, result) != budget.terms.device_class_name:
                 continue
         elif not budget.matches(offer.kind):
             continue
-        devices.add(id)
+        devices.add(device)
         if budget.in_capacity:
             shared = result.share_id is not None or result.consumed_capacity
             published = {} if offer is None else offer.device.capacity
-            capacity.update(taken_of(budget.limits, result.consumed_capacity if shared else published, id.driver))
+            capacity.update(taken_of(budget.limits, result.consumed_capacity if shared else published, device.driver))
     return Draw(frozenset(devices), capacity if budget.in_capacity else NO_CAPACITY)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.kinds import Kind
@@ -16,6 +17,8 @@ from dra_operator.queue.budgets import Budget
 
 #: Which reservations a device matches, as bits in the order of the reservations.
 Mask = int
+
+_NO_MASKS: Mapping[DeviceId, Mask] = {}
 
 
 class FreeDevices:
@@ -46,8 +49,8 @@ class FreeDevices:
         self._usable = self._count_usable()
         if not budgets:
             return
-        for id in list(self._inventory.usage.by_device):
-            self._look_at(id)
+        for device in list(self._inventory.usage.by_device):
+            self._look_at(device)
         for node in plugged:
             self._mark_plugged(node)
 
@@ -55,22 +58,22 @@ class FreeDevices:
         """The use of these devices changed."""
         if not self._budgets:
             return
-        nodes = {}
-        for id in devices:
-            self._look_at(id)
-            offer = self._inventory.offer(id)
+        nodes: dict[str, None] = {}
+        for device in devices:
+            self._look_at(device)
+            offer = self._inventory.offer(device)
             if offer is not None and offer.home in self._plugged:
                 nodes[str(offer.home)] = None
         for node in nodes:
             self._mark_plugged(node)
 
-    def mask(self, id: DeviceId) -> Mask:
+    def mask(self, device: DeviceId) -> Mask:
         """The reservations a device matches, if it could be free at all; else 0."""
-        offer = self._inventory.offer(id)
+        offer = self._inventory.offer(device)
         return 0 if offer is None else self._mask(offer)
 
-    def is_free(self, id: DeviceId) -> bool:
-        return self.mask(id) != 0 and id not in self._busy
+    def is_free(self, device: DeviceId) -> bool:
+        return self.mask(device) != 0 and device not in self._busy
 
     def free(self) -> Counter[Mask]:
         """How many devices are free, by mask; those that match no reservation are left out."""
@@ -89,9 +92,9 @@ class FreeDevices:
             offer.id for offer in self._inventory.offers() if self._mask(offer) >> number & 1 and offer.id not in self._busy
         ]
 
-    def concerns(self, id: DeviceId) -> bool:
+    def concerns(self, device: DeviceId) -> bool:
         """Can taking the device leave a reservation with less: does it match one, or share counters with what may?"""
-        offer = self._inventory.offer(id)
+        offer = self._inventory.offer(device)
         return offer is not None and (self._mask(offer) != 0 or bool(offer.device.consumes))
 
     def after(
@@ -104,31 +107,31 @@ class FreeDevices:
     ) -> Counter[Mask]:
         """`counts` as if the claims `without` (UIDs) had given back what they use, and `taken` was used.
 
-        `masks`: devices that `counts` has under other masks than their own. Counts that are `without` these claims already stay so.
+        `masks`: devices that `counts` has under other masks than their own. `counts` must be of the present use.
         """
         ids = dict.fromkeys(taken)
         for uid in without:
             ids.update(dict.fromkeys(use.device for use in self._inventory.usage.by_claim.get(uid, ())))
         affected: dict[DeviceId, Offer] = {}
         pools: dict[Pool, None] = {}
-        for id in ids:
-            offer = self._inventory.offer(id)
+        for device in ids:
+            offer = self._inventory.offer(device)
             if offer is None:
                 continue
-            affected[id] = offer
+            affected[device] = offer
             if offer.device.consumes:
                 pools[offer.pool] = None
                 affected.update({other.id: other for other in offer.pool.content.offers})
 
-        def used(id: DeviceId) -> bool:
-            return id in taken or any(uid not in without for uid in self._inventory.users(id))
+        def used(device: DeviceId) -> bool:
+            return device in taken or any(uid not in without for uid in self._inventory.users(device))
 
-        short = {id for pool in pools for id in short_of_counters(pool, used)}
+        short = {device for pool in pools for device in short_of_counters(pool, used)}
         result = Counter(counts)
-        for id, offer in affected.items():
-            mask = self._mask(offer)
-            now = used(id) or id in short or id in self._by_plugin.get(offer.home or "", ())
-            if mask and now != (id in self._busy):
+        for device, offer in affected.items():
+            mask = masks.get(device, self._mask(offer))
+            now = used(device) or device in short or device in self._by_plugin.get(offer.home or "", ())
+            if mask and now != (device in self._busy):
                 result[mask] += -1 if now else 1
         return +result
 
@@ -172,17 +175,17 @@ class FreeDevices:
             self._masks[kind] = known
         return known
 
-    def _look_at(self, id: DeviceId) -> None:
-        offer = self._inventory.offer(id)
+    def _look_at(self, device: DeviceId) -> None:
+        offer = self._inventory.offer(device)
         if offer is None:
-            self._busy.pop(id, None)
+            self._busy.pop(device, None)
         elif offer.device.consumes:
             used = {other.id for other in offer.pool.content.offers if self._inventory.users(other.id)}
             short = short_of_counters(offer.pool, used.__contains__)
             for other in offer.pool.content.offers:
                 self._set(other, other.id in used or other.id in short)
         else:
-            self._set(offer, bool(self._inventory.users(id)))
+            self._set(offer, bool(self._inventory.users(device)))
 
     def _set(self, offer: Offer, busy: bool) -> None:
         mask = self._mask(offer)
@@ -195,8 +198,8 @@ class FreeDevices:
         """Of the devices on the node that no claim uses, the first ones count as those that pods have from a plugin."""
         record = self._inventory.nodes.get(node)
         offers = [] if record is None else record.offers
-        for id in self._by_plugin.pop(node, ()):
-            self._look_at(id)
+        for device in self._by_plugin.pop(node, ()):
+            self._look_at(device)
         chosen: dict[DeviceId, None] = {}
         for number, count in self._plugged.get(node, {}).items():
             free = [offer for offer in offers if self._mask(offer) >> number & 1 and offer.id not in self._busy]
@@ -291,4 +294,4 @@ def _path(
 
 def _giving(path: list[Step]) -> list[Step]:
     """What is given up along a path: the next step's reservation leaves this step's group."""
-    return [(after[0], before[1]) for before, after in zip(path, path[1:], strict=False)]
+    return [(after[0], before[1]) for before, after in pairwise(path)]

@@ -13,11 +13,11 @@ from dra_operator.api.core import Node, Pod
 
 
 class PluginShare(NamedTuple):
-    """`count` devices that one pod has on one node."""
+    """How many devices one pod has on one node."""
 
     namespace: str
     node: str
-    count: int
+    devices: int
 
 
 class PluginUse:

@@ -93,8 +93,9 @@ def published(budget: Budget, inventory: Inventory) -> int:
         if pool.content.usable:
             continue
         known: dict[str, Kind] = {}
-        for slice in sorted(pool.slices.values(), key=lambda item: item.generation):
-            for device in slice.devices:
-                known[device.name] = inventory.kinds.of(pool.id.driver, device, (), bool(slice.skip_node_operations))
+        for published_slice in sorted(pool.slices.values(), key=lambda item: item.generation):
+            for device in published_slice.devices:
+                skips = bool(published_slice.skip_node_operations)
+                known[device.name] = inventory.kinds.of(pool.id.driver, device, (), skips)
         count += sum(map(budget.matches, known.values()))
     return count

@@ -17,6 +17,8 @@ from dra_operator.inventory import Inventory
 from dra_operator.inventory.kinds import Kind
 from dra_operator.queue.budgets import DEVICES, Amounts, Budget, taken_of
 
+_KEPT = 10_000
+
 
 class Asking:
     """Answers are remembered until what is published changes, or the budgets (`forget`)."""
@@ -58,9 +60,11 @@ class Asking:
             self._kinds = tuple(dict.fromkeys(kind for view in views for kind in view.kinds))
 
     def _of(self, budget: Budget, way: Way) -> Amounts:
-        key = (budget.key, way.filter, way.detail)
+        key = (budget, way)
         known = self._known.get(key)
         if known is None:
+            if len(self._known) > _KEPT:
+                self._known.clear()
             known = self._known[key] = self._work_out(budget, way)
         return known
 

@@ -27,7 +27,7 @@ from dra_operator.cel.operators import MISSING
 from dra_operator.cel.parser import parse
 from dra_operator.cel.types import BOOL, INT, STRING, Type, object_type
 from dra_operator.cel.validators import validate
-from dra_operator.cel.values import Optional, kind_of, map_key
+from dra_operator.cel.values import NONE, Optional, TypeValue, kind_of, map_key
 
 __all__ = [
     "COST_LIMIT",
@@ -201,17 +201,26 @@ class DerivedAttribute:
 
 def _attribute(value: Any) -> AttributeValue:
     kinds = (bool, int, str, Semver)
+    value = _bare(value)
     if type(value) in kinds:
         return value  # type: ignore[no-any-return]
     if type(value) is tuple:
-        for index, item in enumerate(value):
+        items = tuple(map(_bare, value))
+        for index, item in enumerate(items):
             if type(item) not in kinds:
                 raise EvaluationError(f"unsupported list element type: {kind_of(item)}")
-            if type(item) is not type(value[0]):
-                wanted, found = (kind_of(each).removeprefix("kubernetes.").lower() for each in (value[0], item))
+            if type(item) is not type(items[0]):
+                wanted, found = (kind_of(each).removeprefix("kubernetes.").lower() for each in (items[0], item))
                 raise EvaluationError(f"expected list element at index {index} to be {wanted}, got {found}")
-        return value
+        return items
     raise EvaluationError(f"unsupported CEL return type: {kind_of(value)}")
+
+
+def _bare(value: Any) -> Any:
+    """A value out of an optional; a type as its name."""
+    while type(value) is Optional and value is not NONE:
+        value = value.value
+    return value.name if type(value) is TypeValue else value
 
 
 def compile_selector(

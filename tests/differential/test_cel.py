@@ -34,6 +34,8 @@ _DERIVED = ("bool", "int", "string", "semver", "ints", "strings", "dyn", "double
 KNOWN = {
     # A sum of quantities on the right is a pointer there, which `==` does not know.
     'quantity("3") == quantity("1").add(2)': True,
+    # The least int64 is negated to subtract it, which gives itself.
+    'quantity("0").sub(-9223372036854775808).isGreaterThan(quantity("0"))': True,
     # A version looked up in a set of constants is a hash of an unhashable Go type: "internal error".
     'dyn(semver("1.0.0")) in ["1.0.0"]': False,
     # An optional element of unknown type panics while compiling.
@@ -60,9 +62,10 @@ def outcome(reply: dict[str, Any]) -> Any:
 
 def at_fault(case: dict[str, Any], reply: dict[str, Any]) -> bool:
     """Whether the Go program failed in itself, not in the expression."""
-    error = reply.get("error", "")
-    pointer = error == "no such overload" and any(sum_ in case["expression"] for sum_ in (".add(", ".sub("))
-    return pointer or "panic:" in error or "internal error" in error
+    error, expression = reply.get("error", ""), case["expression"]
+    pointer = error == "no such overload" and any(part in expression for part in (".add(", ".sub("))
+    negated = ".sub(" in expression and "-9223372036854775808" in expression
+    return pointer or negated or "panic:" in error or "internal error" in error
 
 
 def disagreement(peer: Peer, case: dict[str, Any]) -> str | None:
@@ -144,4 +147,4 @@ def test_where_go_is_wrong(peer: Peer, expression: str) -> None:
         "envType": "StoredExpressions",
     }
     assert answer(case, "case") == {"name": "case", "match": KNOWN[expression]}
-    assert at_fault(case, peer.ask(case)), "Go has it right now: take it off the list"
+    assert outcome(peer.ask(case)) != KNOWN[expression], "Go has it right now: take it off the list"

@@ -320,7 +320,7 @@ def test_shared_devices_count_by_what_is_taken_of_them_or_once() -> None:
             stage.apply(share(name), pod(name, name, namespace="a"))
         stage.run(10)
         assert len(stage.bound()) == bound
-    assert {device for device in stage.taken()} == {"n1/gpu-0"}
+    assert set(stage.taken()) == {"n1/gpu-0"}
 
 
 def test_device_plugin_pods_use_the_class_on_nodes_that_offer_it() -> None:

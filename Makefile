@@ -64,6 +64,7 @@ bench: $(INSTALLED) controlplane ## the measurements in bench/, beside the in-tr
 
 fuzz: $(INSTALLED) ## property and differential tests with new seeds until one fails or you stop it
 	@round=0; while round=$$((round + 1)); do echo "round $$round"; \
+		DRA_DIFFERENTIAL_SEED=$$(date +%s)00 \
 		$(BIN)/python -m pytest tests -m "not real" -k "property or differential or fuzz" || exit 1; done
 
 manifests: $(INSTALLED) ## render manifests/install.yaml from manifests/base and crds

@@ -5,23 +5,41 @@ not known here.
 """
 
 from dra_operator.allocator.candidates import Candidates, candidates
+from dra_operator.allocator.demand import RecentDemand
 from dra_operator.allocator.problem import (
     Demand,
     Failed,
     Problem,
     RequestStats,
     Result,
+    SelectorWarning,
     Solved,
     Strategy,
     UnitConstraint,
     Unsolved,
-    Warning,
 )
 from dra_operator.allocator.solving import attempt, solve
 from dra_operator.allocator.trial import Trial, trial
 from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
-    "Candidates", "Demand", "Failed", "Problem", "RequestStats", "Result", "Solved", "Strategy", "Trial", "UnitConstraint", "Unsolved",
-    "Violation", "Warning", "attempt", "candidates", "solve", "trial", "validate",
+    "Candidates",
+    "Demand",
+    "Failed",
+    "Problem",
+    "RecentDemand",
+    "RequestStats",
+    "Result",
+    "SelectorWarning",
+    "Solved",
+    "Strategy",
+    "Trial",
+    "UnitConstraint",
+    "Unsolved",
+    "Violation",
+    "attempt",
+    "candidates",
+    "solve",
+    "trial",
+    "validate",
 ]  # fmt: skip

@@ -31,7 +31,9 @@ def consumption(requests: Mapping[str, Quantity], device: Device, fractional: bo
         except CapacityError as error:
             raise CapacityError(f'capacity "{name}": {error}') from None
         if amount.sign < 0:
-            raise CapacityError(f'capacity "{name}": capacity value is negative ({amount}); request or publish 0 or more')
+            raise CapacityError(
+                f'capacity "{name}": capacity value is negative ({amount}); request or publish 0 or more'
+            )
         taken[name] = amount
     for name, amount in taken.items():
         policy = device.policies.get(name)

@@ -7,40 +7,53 @@ USENIX ATC 2023, counted in claims that fit instead of in GPUs that do not).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 from dra_operator.allocator.plan import Way
-from dra_operator.allocator.table import Table
+from dra_operator.allocator.problem import Demand
+from dra_operator.allocator.table import Table, positions
+from dra_operator.api.claims import ClaimSpec
 
 #: Without better knowledge: claims of these many devices of what is being asked for, equally often.
 TYPICAL_COUNTS = (1, 2, 4, 8)
+
+#: How many different claims an expectation distinguishes.
+_KINDS_EXPECTED = 32
 
 #: What is left of shareable devices, by position: amounts in the order of the capacity names.
 Left = Mapping[int, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One kind of claim on one view: `count` devices out of one of `groups` (position masks), each with weight `weight`.
+class Shape:
+    """One kind of claim on one view: `count` devices out of one of `groups` (position masks).
 
     `takes` and `limits`: what one of them consumes of a shareable device, and what that has in all, by position.
     """
 
-    weight: float
-    count: int
-    groups: tuple[int, ...]
-    takes: Mapping[int, tuple[int, ...]]
-    limits: Mapping[int, tuple[int, ...]]
+    __slots__ = ("_known", "count", "groups", "limits", "takes")
+
+    def __init__(
+        self,
+        count: int,
+        groups: tuple[int, ...],
+        takes: Mapping[int, tuple[int, ...]],
+        limits: Mapping[int, tuple[int, ...]],
+    ) -> None:
+        self.count, self.groups, self.takes, self.limits = count, groups, takes, limits
+        self._known: dict[int, float] = {}
 
     def fitting(self, free: int, left: Left) -> float:
-        """How many devices (or parts of them) such claims can still get, times the weight."""
-        total = 0.0
-        for group in self.groups:
-            if not self.takes:
-                total += (group & free).bit_count() // self.count * self.count
-            else:
-                total += self._shared(group & free, left)
-        return total * self.weight
+        """How many devices (or parts of them) such claims can still get."""
+        if self.takes:
+            return sum(self._shared(group & free, left) for group in self.groups)
+        known = self._known.get(free)
+        if known is None:
+            if len(self._known) > 4096:
+                self._known.clear()
+            count = self.count
+            known = 0.0
+            for group in self.groups:
+                known += (group & free).bit_count() // count * count
+            self._known[free] = known
+        return known
 
     def _shared(self, mask: int, left: Left) -> float:
         units, part = [], 0.0
@@ -55,7 +68,9 @@ class Term:
                 continue
             have, limits = left.get(position, self.limits[position]), self.limits[position]
             units.append(min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1))
-            part = max(part, max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0))
+            part = max(
+                part, max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
+            )
         if self.count == 1:
             return sum(units) * part
         # Each claim needs distinct devices, so a device serves a claim at most once.
@@ -63,29 +78,79 @@ class Term:
         return usable // self.count * self.count * part
 
 
-def terms_of(table: Table, way: Way, count: int, weight: float) -> Term:
-    """A term for `count` devices as one way of the table's plan asks for them."""
+#: A kind of claim and how often it is expected.
+Term = tuple[Shape, float]
+
+
+def fitting(terms: Sequence[Term], free: int, left: Left) -> float:
+    """How much of the expected demand can still be served, each kind by itself, weighted."""
+    total = 0.0
+    for shape, weight in terms:
+        total += shape.fitting(free, left) * weight
+    return total
+
+
+class RecentDemand:
+    """What was asked for lately, as a `Demand` that stays the same object for as long as it describes that well enough.
+
+    Looked at after 64 and 512 claims and then every 1,024, and replaced if more than a fifth of it would change; what was counted
+    before a look counts half after it.
+    """
+
+    _LONGEST = 1024
+    _CHANGE = 0.2
+
+    def __init__(self) -> None:
+        self.demand: Demand | None = None
+        self._weights: dict[int, tuple[ClaimSpec, float]] = {}
+        self._since = 0
+        self._wait = 64
+
+    def note(self, spec: ClaimSpec) -> None:
+        """Count one claim."""
+        key = id(spec)
+        known = self._weights.get(key)
+        self._weights[key] = spec, 1.0 if known is None else known[1] + 1.0
+        self._since += 1
+        if self._since >= self._wait:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        total = sum(weight for _, weight in self._weights.values())
+        kept = sorted(self._weights.values(), key=lambda item: -item[1])[:_KINDS_EXPECTED]
+        shares = {id(spec): weight / total for spec, weight in kept}
+        old = {} if self.demand is None else {id(spec): weight for spec, weight in self.demand.items}
+        if sum(abs(shares.get(key, 0.0) - old.get(key, 0.0)) for key in shares.keys() | old.keys()) > 2 * self._CHANGE:
+            self.demand = Demand(tuple((spec, weight / total) for spec, weight in kept))
+        self._weights = {id(spec): (spec, weight / 2) for spec, weight in kept}
+        self._since = 0
+        self._wait = min(self._wait * 8, self._LONGEST)
+
+
+def shape_of(table: Table, way: Way, count: int) -> Shape:
+    """The shape of claims for `count` devices as one way of the table's plan asks for them."""
+    key = (way.index, count)
+    known = table.shapes.get(key)
+    if known is None:
+        known = table.shapes[key] = _make_shape(table, way, count)
+    assert isinstance(known, Shape)
+    return known
+
+
+def _make_shape(table: Table, way: Way, count: int) -> Shape:
     column = table.columns[way.index]
     order = table.order
     groups = [column.usable]
     for rule in way.constraints:
         if not table.plan.rules[rule].distinct:
             groups = [group & members for group in groups for members in column.masks.get(rule, {}).values()]
-    takes = {order[bit]: column.takes[bit] for bit in range(len(order)) if table.multi & column.usable >> bit & 1}
+    takes = {order[bit]: column.takes[bit] for bit in range(len(order)) if (table.multi & column.usable) >> bit & 1}
     limits = {order[bit]: table.limits[bit] for bit in range(len(order)) if table.multi >> bit & 1}
-    return Term(weight, max(count, 1), tuple(_positions(group, order) for group in groups if group), takes, limits)
+    return Shape(max(count, 1), tuple(positions(table, group) for group in groups if group), takes, limits)
 
 
 def typical(table: Table, ways: Sequence[Way]) -> tuple[Term, ...]:
     """The prior: claims of the usual sizes of what these ways ask for."""
     return tuple(
-        terms_of(table, way, count, 1.0) for way in ways if not way.all and not way.admin for count in TYPICAL_COUNTS
+        (shape_of(table, way, count), 1.0) for way in ways if not way.all and not way.admin for count in TYPICAL_COUNTS
     )
-
-
-def _positions(mask: int, order: tuple[int, ...]) -> int:
-    found = 0
-    for bit, position in enumerate(order):
-        if mask >> bit & 1:
-            found |= 1 << position
-    return found

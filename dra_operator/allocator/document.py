@@ -6,7 +6,7 @@ Only reading and the shape of answers; how problems are solved is `solving`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dra_operator.api.claims import Allocation, DeviceClass, DeviceResult, ResourceClaim, quantity
@@ -37,8 +37,8 @@ def read_document(data: Any) -> Document:
         inventory.apply_node(node)
     for item in _objects(data.get("classes"), "classes"):
         inventory.apply_class(DeviceClass.from_dict(item))
-    for slice in _distinct([ResourceSlice.from_dict(item) for item in _objects(data.get("slices"), "slices")]):
-        inventory.apply_slice(slice)
+    for resource_slice in _distinct([ResourceSlice.from_dict(item) for item in _objects(data.get("slices"), "slices")]):
+        inventory.apply_slice(resource_slice)
     _take(inventory, data.get("allocated") or {})
     claims = tuple(ResourceClaim.from_dict(item) for item in _objects(data.get("claims"), "claims"))
     return Document(str(data.get("name") or ""), inventory, claims, tuple(node.name for node in nodes))
@@ -56,15 +56,14 @@ def _distinct(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
     """Slices under names of their own: a document may use a name twice, which no API server would have."""
     seen: dict[str, int] = {}
     result = []
-    for slice in slices:
-        count = seen[slice.name] = seen.get(slice.name, 0) + 1
-        result.append(slice if count == 1 else _renamed(slice, f"{slice.name}#{count}"))
+    for resource_slice in slices:
+        count = seen[resource_slice.name] = seen.get(resource_slice.name, 0) + 1
+        result.append(resource_slice if count == 1 else _renamed(resource_slice, f"{resource_slice.name}#{count}"))
     return result
 
 
-def _renamed(slice: ResourceSlice, name: str) -> ResourceSlice:
-    meta = type(slice.meta)(**{**{field: getattr(slice.meta, field) for field in slice.meta.__slots__}, "name": name})
-    return type(slice)(**{**{field: getattr(slice, field) for field in slice.__slots__}, "meta": meta})
+def _renamed(resource_slice: ResourceSlice, name: str) -> ResourceSlice:
+    return replace(resource_slice, meta=replace(resource_slice.meta, name=name))
 
 
 def _take(inventory: Inventory, allocated: dict[str, Any]) -> None:

@@ -5,11 +5,13 @@ Follows the inventory's journal, so a call looks at states that came up since th
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from dra_operator.allocator.memory import Known
-from dra_operator.allocator.problem import Demand, Strategy
+from dra_operator.allocator.problem import Demand, Failed, Strategy, Unsolved
+from dra_operator.allocator.results import Picks, picks_of
 from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
 from dra_operator.allocator.table import Table
@@ -20,10 +22,17 @@ from dra_operator.inventory.views import State
 Rank = tuple[tuple[int, tuple[int, ...], int], tuple[float, float, float]]
 
 
-class Answer:
-    """What one state says to a plan. Without `choice` it has no solution, or (`trouble`) ends with an error."""
+#: So many entries that are out of date or without nodes may stand before the best one.
+_IDLE = 48
 
-    __slots__ = ("choice", "excluded", "rank", "score", "state", "table", "trouble")
+
+class Answer:
+    """What one state says to a plan. Without `choice` it has no solution, or (`trouble`) ends with an error.
+
+    `live`: it is in its index, and stands for its state.
+    """
+
+    __slots__ = ("choice", "excluded", "live", "picks", "rank", "score", "state", "table", "trouble")
 
     def __init__(
         self,
@@ -36,28 +45,38 @@ class Answer:
     ) -> None:
         self.state, self.table, self.choice, self.score = state, table, choice, score
         self.trouble, self.excluded = trouble, excluded
+        self.live = False
         self.rank: Rank | None = None if score is None else (score.hard, score.soft)
+        self.picks: Picks | None = None if choice is None else picks_of(choice, table.order)
 
 
 class Index:
     """`forbidden` are devices without a home; those of single nodes are the caller's business."""
 
-    def __init__(
-        self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]
-    ) -> None:
+    def __init__(self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]) -> None:
         self.known, self.strategy, self.demand, self.forbidden = known, strategy, demand, forbidden
         self.answers: dict[State, Answer] = {}
+        #: What was answered when nothing was solvable, with the inventory's version then.
+        self.unsolved: tuple[int, Unsolved | Failed] | None = None
         #: States that could not be worked out within some budget.
         self.unfinished: set[State] = set()
-        self._heap: list[tuple[Rank, int, Answer]] = []
-        self._pushed = 0
+        #: Best first; the number keeps equals in the order they came.
+        self._sorted: list[tuple[Rank, int, Answer]] = []
+        self._added = 0
         self._ready: dict[State, Answer] = {}
+        self._returned: list[State] = []
         self._cursor = -1
+        self._states = known.memory.inventory.states
 
     def catch_up(self, work: Work) -> None:
         """Take in what changed since the last call."""
-        states = self.known.memory.inventory.states
-        end = states.journal_end
+        states = self._states
+        end = states.journal_start + len(states.journal)
+        if self._returned:
+            returned, self._returned = self._returned, []
+            for state in returned:
+                if state not in self._ready:
+                    self._consider(state, work)
         if self.unfinished:
             for state in list(self.unfinished):
                 self._consider(state, work)
@@ -65,30 +84,41 @@ class Index:
             return
         if self._cursor < states.journal_start:
             self.answers.clear()
-            self._heap.clear()
+            self._sorted.clear()
             self._ready.clear()
-            for state in states.populated():
+            for state in states.known():
                 self._consider(state, work)
         else:
             changed: set[Pool] = set()
             for item in states.journal[self._cursor - states.journal_start :]:
                 if isinstance(item, Pool):
                     changed.add(item)
-                elif item.nodes and item not in self._ready:
+                else:
                     self._consider(item, work)
             changed &= self.known.shared_pools
             if changed:
-                # States without nodes as well: they may get some again, in a later call.
-                for state in [*self.answers, *self._ready]:
-                    if not changed.isdisjoint(state.view.shared_pools):
-                        self.answers.pop(state, None)
-                        self._ready.pop(state, None)
-                for state in states.populated():
-                    if not changed.isdisjoint(state.view.shared_pools):
-                        self._consider(state, work)
+                self._consider_again(changed, work)
         self._cursor = end
         if len(self.answers) > 16_384:
             self.answers = {state: answer for state, answer in self.answers.items() if state.nodes}
+
+    def returned(self, state: State) -> None:
+        """A state that was put aside has nodes again."""
+        self._returned.append(state)
+
+    def _consider_again(self, changed: set[Pool], work: Work) -> None:
+        """Devices of these pools, which many nodes see, were taken or given back."""
+        for state in [*self.answers, *self._ready]:
+            if not changed.isdisjoint(state.view.shared_pools):
+                self.answers.pop(state, None)
+                old = self._ready.pop(state, None)
+                if old is not None:
+                    old.live = False
+                if not state.nodes:
+                    state.waiting.append(self)
+        for state in self._states.populated():
+            if not changed.isdisjoint(state.view.shared_pools):
+                self._consider(state, work)
 
     def answer(self, state: State, work: Work) -> Answer:
         """What a state says. Raises Stopped."""
@@ -108,44 +138,69 @@ class Index:
         return Answer(state, table, choice, score, found.trouble, found.excluded)
 
     def in_order(self) -> Iterator[Answer]:
-        """Answers with a solution whose state has nodes, best first. Finish or close the iterator before the next call."""
-        taken: list[tuple[Rank, int, Answer]] = []
-        heap = self._heap
-        try:
-            while heap:
-                entry = heap[0]
-                answer = entry[2]
-                state = answer.state
-                if not state.nodes or self._ready.get(state) is not answer:
-                    heappop(heap)
-                    if self._ready.get(state) is answer:
-                        del self._ready[state]
-                    continue
+        """Answers with a solution whose state has nodes, best first. Finish with it before the next call."""
+        for _, _, answer in self._sorted:
+            if answer.live and answer.state.nodes:
                 yield answer
-                taken.append(heappop(heap))
-        finally:
-            for entry in taken:
-                heappush(heap, entry)
+
+    def top(self) -> Answer | None:
+        """The best answer with a solution; of equally good ones that with the first node by name."""
+        entries = self._sorted
+        for at, entry in enumerate(entries):
+            answer = entry[2]
+            if answer.live and answer.state.nodes:
+                if at > _IDLE:
+                    self._put_aside()
+                    return self.top()
+                rank = entry[0]
+                if at + 1 < len(entries) and entries[at + 1][0] == rank:
+                    return self._first_of_equals(at, rank)
+                return answer
+        if entries:
+            self._put_aside()
+        return None
+
+    def _first_of_equals(self, at: int, rank: Rank) -> Answer:
+        best = self._sorted[at][2]
+        for other, _, answer in islice(self._sorted, at + 1, None):
+            if other != rank:
+                break
+            if answer.live and answer.state.nodes and answer.state.nodes[0] < best.state.nodes[0]:
+                best = answer
+        return best
+
+    def _put_aside(self) -> None:
+        """Take out answers that were superseded, and states without nodes until they have some again."""
+        kept = []
+        for entry in self._sorted:
+            answer = entry[2]
+            if answer.live and not answer.state.nodes:
+                self._drop(answer)
+            elif answer.live:
+                kept.append(entry)
+        self._sorted = kept
+
+    def _drop(self, answer: Answer) -> None:
+        answer.live = False
+        del self._ready[answer.state]
+        answer.state.waiting.append(self)
+
+    @property
+    def hopeless(self) -> bool:
+        """No state with nodes has a solution or an error, and all have been looked at."""
+        return not self._ready and not self.unfinished
 
     def ready(self) -> list[Answer]:
         """Answers with a solution or an error whose state has nodes."""
-        emptied = [state for state in self._ready if not state.nodes]
-        for state in emptied:
-            del self._ready[state]
-        return list(self._ready.values())
-
-    def _push(self, rank: Rank, answer: Answer) -> None:
-        self._pushed += 1
-        heappush(self._heap, (rank, self._pushed, answer))
-        if len(self._heap) > 64 + 4 * len(self._ready):
-            # Entries that were superseded below the top.
-            self._heap = [entry for entry in self._heap if self._ready.get(entry[2].state) is entry[2]]
-            heapify(self._heap)
+        return [answer for state, answer in self._ready.items() if state.nodes]
 
     def _consider(self, state: State, work: Work) -> None:
-        self._ready.pop(state, None)
+        old = self._ready.pop(state, None)
+        if old is not None:
+            old.live = False
         if not state.nodes:
             self.unfinished.discard(state)
+            state.waiting.append(self)
             return
         try:
             answer = self.answer(state, work)
@@ -153,9 +208,10 @@ class Index:
             self.unfinished.add(state)
             return
         self.unfinished.discard(state)
-        if answer.rank is not None:
-            self._ready[state] = answer
-            if self.strategy is not Strategy.FirstFit:
-                self._push(answer.rank, answer)
-        elif answer.trouble is not None:
-            self._ready[state] = answer
+        if answer.rank is None and answer.trouble is None:
+            return
+        self._ready[state] = answer
+        answer.live = True
+        if answer.rank is not None and self.strategy is not Strategy.FirstFit:
+            self._added += 1
+            insort(self._sorted, (answer.rank, self._added, answer))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dra_operator.allocator.demand import Term, terms_of
+from dra_operator.allocator.demand import Term, shape_of
 from dra_operator.allocator.plan import FilterSource, Plan, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy
 from dra_operator.allocator.results import Assembler
@@ -17,7 +17,7 @@ from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
 from dra_operator.allocator.selection import Filter, Selectors
 from dra_operator.allocator.start import Start, make_start
 from dra_operator.allocator.table import Table, make_table
-from dra_operator.api.claims import ClaimSpec, DeviceClass, ResourceClaim
+from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.meta import ObjectMeta
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.kinds import Attribute
@@ -28,6 +28,7 @@ from dra_operator.inventory.views import Shares, View
 _PLANS_KEPT = 2048
 _FILTERS_KEPT = 8192
 _ANSWERS_KEPT = 4096
+_TABLES_KEPT = 16_384
 #: Solutions on one node that are compared; there are rarely more that differ.
 _COMPARED = 16
 
@@ -52,7 +53,13 @@ class Known:
         self.assembler = Assembler(plan, memory.inventory.features)
         #: Pools of which some device without a home matters to this plan.
         self.shared_pools: set[Pool] = set()
+        #: Does a selector fail on some device?
+        self.broken = False
+        #: The inventory's `class_version` at which the plan was last found to be current.
+        self.checked = memory.inventory.class_version
+        #: `index.Index` by what it was made for, and the one asked last.
         self.indexes: dict[object, object] = {}
+        self.index: object = None
         #: `candidates.Candidates`, with the inventory's `published` it was made at.
         self.candidates: tuple[int, object] | None = None
         self._tables: dict[tuple[View, bool], Table] = {}
@@ -68,7 +75,17 @@ class Known:
             )
             if table.shared:
                 self.shared_pools.update(view.shared_pools)
+            if any(column.broken for column in table.columns):
+                self.broken = True
+            if len(self._tables) > _TABLES_KEPT:
+                self._forget_tables()
         return table
+
+    def _forget_tables(self) -> None:
+        """Drop tables and expectations of views that no node has any more."""
+        live = {state.view for state in self.memory.inventory.states.populated()}
+        self._tables = {key: table for key, table in self._tables.items() if key[0] in live}
+        self._terms.clear()
 
     def find(self, table: Table, start: Start, work: Work, exact: bool) -> Found:
         """Solutions from a start, remembered. Raises Stopped."""
@@ -112,6 +129,8 @@ class Known:
         key = (demand, view)
         known = self._terms.get(key)
         if known is None:
+            if len(self._terms) > _TABLES_KEPT:
+                self._terms.clear()
             known = self._terms[key] = self.memory.terms(demand, view)
         return known
 
@@ -126,29 +145,37 @@ class Memory(FilterSource):
         self.inventory = inventory
         self.selectors = Selectors()
         self._filters: dict[tuple[int, tuple[str | None, ...]], Filter] = {}
-        self._known: dict[tuple[object, ...], tuple[Known, tuple[ClaimSpec, ...]]] = {}
+        self._known: dict[object, Known] = {}
         self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
 
     def known(self, problem: Problem) -> Known | Failed:
         """What is known of the problem's plan; what is wrong with its claims if it has none."""
-        key = (*(id(claim.spec) for claim in problem.claims), problem.constraints)
-        entry = self._known.get(key)
-        if entry is not None and self._current(entry[0].plan):
-            return entry[0]
-        return self._learn(key, problem.claims, problem)
+        claims = problem.claims
+        key: object
+        if len(claims) == 1 and not problem.constraints:
+            key = id(claims[0].spec)
+        else:
+            key = (*(id(claim.spec) for claim in claims), problem.constraints)
+        known = self._known.get(key)
+        if known is not None:
+            if known.checked == self.inventory.class_version:
+                return known
+            if self._current(known.plan):
+                known.checked = self.inventory.class_version
+                return known
+        return self._learn(key, problem)
 
-    def _learn(self, key: tuple[object, ...], claims: tuple[ResourceClaim, ...], problem: Problem) -> Known | Failed:
+    def _learn(self, key: object, problem: Problem) -> Known | Failed:
         inventory = self.inventory
-        plan = make_plan(claims, problem.constraints, inventory.classes, inventory.features, self)
+        plan = make_plan(problem.claims, problem.constraints, inventory.classes, inventory.features, self)
         if isinstance(plan, Failed):
             return plan
         inventory.require(plan.reads, plan.linked)
         if len(self._known) >= _PLANS_KEPT:
             for old in list(self._known)[: _PLANS_KEPT // 2]:
                 del self._known[old]
-        known = Known(plan, self)
-        # The specs are kept so that their ids stay theirs.
-        self._known[key] = known, plan.specs
+        # The plan keeps the specs, so that their ids stay theirs.
+        known = self._known[key] = Known(plan, self)
         return known
 
     def _current(self, plan: Plan) -> bool:
@@ -179,7 +206,7 @@ class Memory(FilterSource):
             for requirement in known.plan.requirements:
                 way = requirement.ways[0]
                 if not way.all and not way.admin:
-                    found.append(terms_of(table, way, way.count, weight))
+                    found.append((shape_of(table, way, way.count), weight))
         return tuple(found)
 
     def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:
@@ -190,12 +217,12 @@ class Memory(FilterSource):
             return self._held[2], self._held[3]
         by_node: dict[str, int] = {}
         homeless = set()
-        for id in forbidden:
-            offer = inventory.offer(id)
+        for device_id in forbidden:
+            offer = inventory.offer(device_id)
             if offer is None:
                 continue
             if offer.home is None:
-                homeless.add(id)
+                homeless.add(device_id)
             else:
                 by_node[offer.home] = by_node.get(offer.home, 0) | 1 << offer.position
         self._held = forbidden, inventory.published, by_node, frozenset(homeless)

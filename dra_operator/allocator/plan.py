@@ -20,6 +20,7 @@ class Way:
     """One way to satisfy a request: what `exactly` asks for, or one entry of `firstAvailable`.
 
     `index` numbers the ways of a plan. `count` is meaningless with `all`. `constraints` index the plan's constraints.
+    `plain`: its results say nothing but which device.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Way:
     admin: bool
     constraints: tuple[int, ...]
     derived: Mapping[str, str]
+    plain: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +165,8 @@ class _Builder:
                     self.ways[position] = _with_rule(way, len(self.rules) - 1)
         ways = tuple(self.ways)
         requirements = tuple(
-            Requirement(item.claim, item.name, tuple(ways[way.index] for way in item.ways)) for item in self.requirements
+            Requirement(item.claim, item.name, tuple(ways[way.index] for way in item.ways))
+            for item in self.requirements
         )
         reads: set[Attribute] | None = set()
         for way in ways:
@@ -182,9 +185,7 @@ class _Builder:
             linked=tuple(sorted(linked)),
         )
 
-    def _way(
-        self, claim: int, request: int, sub: int, name: str, detail: RequestDetail, rules: tuple[int, ...]
-    ) -> Way:
+    def _way(self, claim: int, request: int, sub: int, name: str, detail: RequestDetail, rules: tuple[int, ...]) -> Way:
         device_class = self.used[detail.device_class_name] = self.classes[detail.device_class_name]
         way = Way(
             index=len(self.ways),
@@ -199,6 +200,7 @@ class _Builder:
             admin=detail.admin_access,
             constraints=rules,
             derived={item.name: item.expression for item in detail.derived_attributes},
+            plain=not detail.admin_access and not detail.tolerations,
         )
         self.ways.append(way)
         return way

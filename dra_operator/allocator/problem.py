@@ -80,7 +80,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning:
+class SelectorWarning:
     """A selector that failed on a device, which was left out for it."""
 
     claim: str
@@ -101,7 +101,7 @@ class Solved:
 
     node: str | None
     allocations: tuple[Allocation, ...]
-    warnings: tuple[Warning, ...] = ()
+    warnings: tuple[SelectorWarning, ...] = ()
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class Unsolved:
     nodes_tried: int = 0
     nodes_excluded: int = 0
     pools: tuple[str, ...] = ()
-    warnings: tuple[Warning, ...] = ()
+    warnings: tuple[SelectorWarning, ...] = ()
 
 
 FailureKind = Literal["claim", "class", "selector", "capacity", "constraint", "pool", "limit", "budget"]

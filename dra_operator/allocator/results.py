@@ -29,54 +29,91 @@ from dra_operator.inventory.views import NodeRecord
 SHARES = UUID("6f0d3a52-7d0e-5b0c-9a6e-0d2a7c1f4b11")
 
 
+#: What a choice takes of the one claim of a unit, as request name and position; None where results need more than names.
+Picks = tuple[tuple[str, int], ...]
+
+
+def picks_of(choice: Choice, order: tuple[int, ...]) -> Picks | None:
+    """The plain form of a choice, where it has one. `order` translates bits into positions."""
+    if not all(way.plain and way.claim == 0 for way, _ in choice):
+        return None
+    return tuple((way.name, order[bit]) for way, bits in choice for bit in bits)
+
+
 class Assembler:
     """Makes allocations; what depends on the ways alone is made once."""
 
     def __init__(self, plan: Plan, features: Features) -> None:
         self._plan, self._features = plan, features
         self._configs: dict[tuple[int, ...], tuple[tuple[DeviceConfig, ...], ...]] = {}
-        self._plain: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def allocations(
-        self, claims: tuple[ResourceClaim, ...], choice: Choice, order: tuple[int, ...], record: NodeRecord, seed: str
-    ) -> tuple[Allocation, ...]:
-        """One allocation a claim. `order` translates the choice's bits into positions of the node's devices."""
-        results: list[list[DeviceResult]] = [[] for _ in claims]
-        offers: list[list[Offer]] = [[] for _ in claims]
-        for way, bits in choice:
-            for bit in bits:
-                offer = record.offers[order[bit]]
-                mine = results[way.claim]
-                mine.append(self._result(claims[way.claim], way, offer, len(mine), seed))
-                offers[way.claim].append(offer)
-        ways = tuple(way.index for way, _ in choice)
+    def plain(self, choice: Choice, picks: Picks, record: NodeRecord) -> Allocation | None:
+        """The allocation of a unit of one claim, if all its devices are plain."""
+        results = []
+        offers = record.offers
+        for name, position in picks:
+            offer = offers[position]
+            if not offer.plain:
+                return None
+            results.append(DeviceResult(name, *offer.id))
+        if not results:
+            return None
+        config = self._config(choice)[0]
+        return Allocation(tuple(results), config, record.selector)
+
+    def _config(self, choice: Choice) -> tuple[tuple[DeviceConfig, ...], ...]:
+        ways = tuple([way.index for way, _ in choice])
         configs = self._configs.get(ways)
         if configs is None:
             configs = self._configs[ways] = tuple(
                 assemble_config(spec, tuple(way for way, _ in choice if way.claim == number))
                 for number, spec in enumerate(self._plan.specs)
             )
+        return configs
+
+    def allocations(
+        self, claims: tuple[ResourceClaim, ...], choice: Choice, order: tuple[int, ...], record: NodeRecord, seed: str
+    ) -> tuple[Allocation, ...]:
+        """One allocation a claim. `order` translates the choice's bits into positions of the node's devices."""
+        results: list[list[DeviceResult]] = [[] for _ in claims]
+        selectors: list[NodeSelector | None] = [None] * len(claims)
+        for way, bits in choice:
+            mine = results[way.claim]
+            for bit in bits:
+                offer = record.offers[order[bit]]
+                if way.plain and offer.plain:
+                    mine.append(DeviceResult(way.name, *offer.id))
+                    selectors[way.claim] = record.selector
+                else:
+                    mine.append(self._result(claims[way.claim], way, offer, len(mine), seed))
+        for number in range(len(claims)):
+            if selectors[number] is None:
+                offers = [record.offers[order[bit]] for way, bits in choice if way.claim == number for bit in bits]
+                selectors[number] = node_selector(offers, record)
+        configs = self._config(choice)
         return tuple(
-            Allocation(tuple(results[number]), configs[number], node_selector(offers[number], record))
-            for number in range(len(claims))
+            [
+                Allocation(tuple(mine), config, selector)
+                for mine, config, selector in zip(results, configs, selectors, strict=True)
+            ]
         )
 
     def _result(self, claim: ResourceClaim, way: Way, offer: Offer, index: int, seed: str) -> DeviceResult:
-        id, device, detail = offer.id, offer.device, way.detail
+        device_id, device, detail = offer.id, offer.device, way.detail
         if not device.allow_multiple and not device.binding_conditions and not offer.slice.skip_node_operations:
             if not detail.tolerations and not way.admin:
-                return DeviceResult(way.name, id.driver, id.pool, id.device)
+                return DeviceResult(way.name, device_id.driver, device_id.pool, device_id.device)
         share_id, consumed = None, NO_CAPACITY
         if device.allow_multiple and self._features.consumable_capacity:
             consumed = consumption(detail.capacity, device, self._features.fractional_capacity_range) or NO_CAPACITY
             owner = claim.meta.uid or str(claim.key)
-            share_id = str(uuid5(SHARES, f"{seed}/{owner}/{way.name}/{index}/{id}"))
+            share_id = str(uuid5(SHARES, f"{seed}/{owner}/{way.name}/{index}/{device_id}"))
         bound = self._features.device_binding_and_status
         return DeviceResult(
             request=way.name,
-            driver=id.driver,
-            pool=id.pool,
-            device=id.device,
+            driver=device_id.driver,
+            pool=device_id.pool,
+            device=device_id.device,
             admin_access=way.admin,
             tolerations=detail.tolerations,
             binding_conditions=device.binding_conditions if bound else (),

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from dra_operator.allocator.demand import Left, Term, typical
+from dra_operator.allocator.demand import Left, Term, fitting, typical
 from dra_operator.allocator.plan import Plan
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
 from dra_operator.allocator.start import Start
-from dra_operator.allocator.table import Table
+from dra_operator.allocator.table import Table, positions
 from dra_operator.inventory.kinds import attribute_of, typed
 
 
@@ -40,48 +40,56 @@ class _Judge:
     def __init__(self, table: Table, start: Start, strategy: Strategy, terms: tuple[Term, ...] | None) -> None:
         self.table, self.start, self.strategy, self.terms = table, start, strategy, terms
         self.left: dict[int, tuple[int, ...]] = {table.order[bit]: amounts for bit, amounts in start.left}
-        self.free = self._positions(start.free)
+        self.free = positions(table, start.free)
         self.before: tuple[tuple[Term, ...], float] | None = None
 
     def score(self, choice: Choice) -> Score:
-        table = self.table
-        subs = tuple(way.sub for way, _ in choice)
-        bits = [bit for way, picked in choice if not way.admin for bit in picked]
-        binding = sum(1 for bit in bits if table.binding >> bit & 1)
-        waste = sum(table.sizes[bit] for bit in bits)
-        prefer = -sum(item.weight * satisfied(table, item, choice) for item in table.plan.preferred)
-        return Score((sum(subs), subs, binding), (prefer, self._strategic(choice), waste))
+        table, sizes = self.table, self.table.sizes
+        taken, waste = 0, 0.0
+        for way, picked in choice:
+            if not way.admin:
+                for bit in picked:
+                    taken |= 1 << bit
+                    waste += sizes[bit]
+        subs = tuple([way.sub for way, _ in choice])
+        binding = (taken & table.binding).bit_count()
+        prefer = 0.0
+        if table.plan.preferred:
+            prefer = -sum(item.weight * satisfied(table, item, choice) for item in table.plan.preferred)
+        return Score((sum(subs), subs, binding), (prefer, self._strategic(choice, taken), waste))
 
-    def _strategic(self, choice: Choice) -> float:
+    def _strategic(self, choice: Choice, taken: int) -> float:
         if self.strategy is Strategy.FirstFit:
             return 0.0
-        free, left = self._after(choice)
+        table = self.table
+        free, left = self.free & ~positions(table, taken & ~table.multi), self.left
+        if taken & table.multi:
+            left = self._left_after(choice)
         if self.strategy is Strategy.Fragmentation:
             terms, before = self._before(choice)
-            return round(before - sum(term.fitting(free, left) for term in terms), 6)
+            return round(before - fitting(terms, free, left), 6)
         room = self._room(free, left)
         return room if self.strategy is Strategy.Pack else -room
 
     def _before(self, choice: Choice) -> tuple[tuple[Term, ...], float]:
         if self.before is None:
             terms = self.terms if self.terms is not None else typical(self.table, [way for way, _ in choice])
-            self.before = terms, sum(term.fitting(self.free, self.left) for term in terms)
+            self.before = terms, fitting(terms, self.free, self.left)
         return self.before
 
-    def _after(self, choice: Choice) -> tuple[int, Left]:
-        table, free, left = self.table, self.free, dict(self.left)
+    def _left_after(self, choice: Choice) -> dict[int, tuple[int, ...]]:
+        """What is left of shareable devices after a choice."""
+        table, left = self.table, dict(self.left)
         for way, bits in choice:
             if way.admin:
                 continue
             for bit in bits:
-                position = table.order[bit]
-                if not table.multi >> bit & 1:
-                    free &= ~(1 << position)
-                    continue
-                takes = table.columns[way.index].takes[bit]
-                have = left.get(position, table.limits[bit])
-                left[position] = tuple(amount - take for amount, take in zip(have, takes, strict=True))
-        return free, left
+                if table.multi >> bit & 1:
+                    position = table.order[bit]
+                    takes = table.columns[way.index].takes[bit]
+                    have = left.get(position, table.limits[bit])
+                    left[position] = tuple([amount - take for amount, take in zip(have, takes, strict=True)])
+        return left
 
     def _room(self, free: int, left: Left) -> float:
         """Free devices of those the plan can use, shared ones by the fullest of their capacities."""
@@ -96,13 +104,6 @@ class _Judge:
                 have = left.get(position, limits)
                 room += min((amount / limit for amount, limit in zip(have, limits, strict=True) if limit), default=1.0)
         return round(room, 6)
-
-    def _positions(self, mask: int) -> int:
-        found = 0
-        for bit, position in enumerate(self.table.order):
-            if mask >> bit & 1:
-                found |= 1 << position
-        return found
 
 
 def satisfied(table: Table, constraint: UnitConstraint, choice: Choice) -> float:

@@ -67,9 +67,11 @@ class Position(NamedTuple):
 class Frame:
     """A choice point. `way` None: which way of requirement `at`; else which device is its `taken`-th."""
 
-    __slots__ = ("at", "last", "picked", "position", "remaining", "taken", "way", "worked", "key")
+    __slots__ = ("at", "key", "last", "picked", "position", "remaining", "taken", "way", "worked")
 
-    def __init__(self, at: int, way: Way | None, taken: int, last: int, position: Position, picked: Picked | None) -> None:
+    def __init__(
+        self, at: int, way: Way | None, taken: int, last: int, position: Position, picked: Picked | None
+    ) -> None:
         self.at, self.way, self.taken, self.last, self.position, self.picked = at, way, taken, last, position, picked
         self.remaining: list[int] = []
         self.worked = False
@@ -96,9 +98,14 @@ class Search:
 
     def run(self, limit: int = 1) -> list[Choice]:
         """Up to `limit` solutions, the first in order first; further ones take the same ways. Raises Stopped."""
-        solutions: list[Choice] = []
         if self._exact and not self._precheck():
-            return solutions
+            return []
+        if self.table.plain and self._bounded and len(self.table.classes) == 1 and len(self.plan.ways) == 1:
+            return self._alike(self.plan.ways[0])
+        return self._search(limit)
+
+    def _search(self, limit: int) -> list[Choice]:
+        solutions: list[Choice] = []
         start = self.start
         position = Position(
             start.free,
@@ -143,6 +150,15 @@ class Search:
             else:
                 solved = self._take_device(stack, frame, choice)
 
+    def _alike(self, way: Way) -> list[Choice]:
+        """One request, and devices that are all alike: take the first ones."""
+        free = self.columns[way.index].usable & self.start.free
+        if way.all or way.admin or way.constraints or not 0 < way.count <= MAX_RESULTS:
+            return self._search(1)
+        if free.bit_count() < way.count:
+            return []
+        return [((way, tuple(_bits(free)[: way.count])),)]
+
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _precheck(self) -> bool:
@@ -178,7 +194,9 @@ class Search:
         stack.append(frame)
         return None
 
-    def _take_way(self, stack: list[Frame], at: int, way: Way, position: Position, picked: Picked | None) -> Choice | None:
+    def _take_way(
+        self, stack: list[Frame], at: int, way: Way, position: Position, picked: Picked | None
+    ) -> Choice | None:
         if way.all:
             return self._take_all(stack, at, way, position, picked)
         if way.count <= 0:
@@ -188,7 +206,9 @@ class Search:
         self._push(stack, at, way, 0, -1, position, (picked, way, ()))
         return None
 
-    def _take_all(self, stack: list[Frame], at: int, way: Way, position: Position, picked: Picked | None) -> Choice | None:
+    def _take_all(
+        self, stack: list[Frame], at: int, way: Way, position: Position, picked: Picked | None
+    ) -> Choice | None:
         """Mode All: every matching device or nothing; there is nothing to choose."""
         column = self.columns[way.index]
         if any(section.status is not None for section in self.table.view.sections):
@@ -235,7 +255,7 @@ class Search:
         frame.key = self._key(at, way, taken, last, position)
         if frame.key in self._failed:
             return
-        frame.remaining = self._candidates(way, taken, last, position)
+        frame.remaining = self._candidates(way, picked[2], last, position)
         if frame.remaining:
             stack.append(frame)
         else:
@@ -243,15 +263,19 @@ class Search:
 
     # -- candidates ------------------------------------------------------------------------------------------------
 
-    def _candidates(self, way: Way, taken: int, last: int, position: Position) -> list[int]:
-        """Bits to try, last first. Of alike devices the first one free, and none if that one was passed over."""
+    def _candidates(self, way: Way, taken: tuple[int, ...], last: int, position: Position) -> list[int]:
+        """Bits to try, last first. Of alike devices the first one free, and none if that one was passed over.
+
+        `taken`: what this request has already.
+        """
         column = self.columns[way.index]
         open_mask = ~position.mine if way.admin else position.free & ~position.mine
         mask = column.usable & open_mask
         later = -1 << (last + 1)
         if self._bounded:
-            mask = self._within_rules(way, column, mask, position, taken)
-            if (mask & later).bit_count() < way.count - taken:
+            need = way.count - len(taken)
+            mask = self._within_rules(way, column, mask, position, need)
+            if (mask & later).bit_count() < need:
                 return []
         found: list[int] = []
         multi = self.table.multi
@@ -260,12 +284,16 @@ class Search:
             if not alike:
                 continue
             if not members & multi:
-                low = alike & -alike
-                if low & later:
-                    found.append(low.bit_length() - 1)
+                # To admin access, devices in use are open as well; taking those leaves the free ones to later requests.
+                for group in (alike & position.free, alike & ~position.free) if way.admin else (alike,):
+                    low = group & -group
+                    if low & later:
+                        found.append(low.bit_length() - 1)
                 continue
             seen: set[Hashable] = set()
             for bit in _bits(alike):
+                if bit in taken:
+                    continue
                 signature = (position.left[self._slots[bit]], position.running >> bit & 1) if not way.admin else None
                 if signature not in seen:
                     seen.add(signature)
@@ -277,9 +305,8 @@ class Search:
             found.sort(reverse=True)
         return found
 
-    def _within_rules(self, way: Way, column: Column, mask: int, position: Position, taken: int) -> int:
-        """The candidates that the constraints' values so far admit, or 0 where these cannot be enough."""
-        need = way.count - taken
+    def _within_rules(self, way: Way, column: Column, mask: int, position: Position, need: int) -> int:
+        """The candidates that the constraints' values so far admit, or 0 where these cannot be the `need` more."""
         for rule in way.constraints:
             masks = column.masks.get(rule)
             if masks is None:
@@ -399,13 +426,12 @@ class Search:
         if self.plan.rules[rule].distinct:
             values = value if isinstance(value, frozenset) else frozenset((value,))
             used = bound if isinstance(bound, frozenset) else frozenset()
-            if used & values or (used and value == UNKNOWN):
-                return None
-            return used | values
+            return None if used & values else used | values
         if bound is None:
             return value
         if rule in self.table.set_rules:
-            assert isinstance(bound, frozenset) and isinstance(value, frozenset)
+            assert isinstance(bound, frozenset)
+            assert isinstance(value, frozenset)
             return bound & value or None
         return bound if bound == value != UNKNOWN else None
 

@@ -132,7 +132,7 @@ def _attributes_read(compiled: Selector | DerivedAttribute | CompileError) -> fr
 class Filter:
     """A class's selectors and a request's, in this order, all of which must match (`DeviceRequest.selectors`)."""
 
-    __slots__ = ("_known", "_selectors", "expressions", "device_class")
+    __slots__ = ("_known", "_selectors", "device_class", "expressions")
 
     def __init__(self, device_class: DeviceClass, expressions: tuple[str | None, ...], selectors: Selectors) -> None:
         self.device_class = device_class

@@ -14,13 +14,15 @@ from dra_operator.allocator.memory import Known, Memory, Stopped, memory_of
 from dra_operator.allocator.problem import Failed, Problem, Result, Solved, Strategy, Unsolved
 from dra_operator.allocator.search import Work
 from dra_operator.allocator.statistics import Survey, warnings_of
-from dra_operator.inventory import Inventory, Snapshot
+from dra_operator.inventory import DeviceId, Inventory, Snapshot
 from dra_operator.inventory.views import NodeRecord
 
 #: Up to so many candidate nodes are looked at one by one.
 _FEW = 32
 
 Place = tuple[NodeRecord, Answer]
+
+_NOTHING_HELD: tuple[dict[str, int], frozenset[DeviceId]] = ({}, frozenset())
 
 
 def solve(problem: Problem, snapshot: Snapshot) -> Result:
@@ -34,7 +36,8 @@ def solve(problem: Problem, snapshot: Snapshot) -> Result:
         refused = _refused_admin(problem, known)
         if refused is not None:
             return refused
-    return _Solver(problem, inventory, memory, known).solve()
+    solver = _Solver(problem, inventory, memory, known)
+    return solver.at_once() or solver.solve()
 
 
 def attempt(problem: Problem, snapshot: Snapshot) -> Solved | None:
@@ -72,8 +75,31 @@ class _Solver:
         self.work = Work(problem.work_budget)
         self.exhausted = False
         self.unfit: set[str] = set()
-        self.held, self.homeless = memory.held(problem.forbidden) if problem.forbidden else ({}, frozenset())
+        self.held, self.homeless = memory.held(problem.forbidden) if problem.forbidden else _NOTHING_HELD
         self.allowed = None if problem.nodes is None else frozenset(problem.nodes)
+
+    def at_once(self) -> Result | None:
+        """The answer where no node has to be looked at by itself and one state is best; None: ask `solve`."""
+        problem = self.problem
+        if (
+            self.allowed is not None
+            or problem.fits is not None
+            or problem.cost is not None
+            or self.held
+            or problem.ignore_usage
+            or problem.strategy is Strategy.FirstFit
+        ):
+            return None
+        index = self._index()
+        answer = index.top()
+        if answer is not None:
+            return self.solved(self.inventory.nodes[answer.state.nodes[0]], answer)
+        if index.hopeless and not self.exhausted:
+            failed = index.unsolved
+            if failed is None or failed[0] != self.inventory.version:
+                failed = index.unsolved = self.inventory.version, self._unsolved()
+            return failed[1]
+        return None
 
     def solve(self) -> Result:
         place = self.place()
@@ -97,15 +123,22 @@ class _Solver:
     # -- choosing a node -------------------------------------------------------------------------------------------
 
     def _index(self) -> Index:
-        problem = self.problem
-        key = (problem.strategy, problem.demand, self.homeless)
-        indexes = self.known.indexes
-        index = indexes.get(key)
-        if index is None:
-            if len(indexes) >= 8:
-                del indexes[next(iter(indexes))]
-            index = indexes[key] = Index(self.known, problem.strategy, problem.demand, self.homeless)
-        assert isinstance(index, Index)
+        problem, known = self.problem, self.known
+        index = known.index
+        if (
+            not isinstance(index, Index)
+            or index.strategy is not problem.strategy
+            or index.demand is not problem.demand
+            or index.forbidden != self.homeless
+        ):
+            key = (problem.strategy, problem.demand, self.homeless)
+            index = known.indexes.get(key)
+            if index is None:
+                if len(known.indexes) >= 8:
+                    del known.indexes[next(iter(known.indexes))]
+                index = known.indexes[key] = Index(known, problem.strategy, problem.demand, self.homeless)
+            assert isinstance(index, Index)
+            known.index = index
         index.catch_up(self.work)
         self.exhausted = self.exhausted or bool(index.unfinished)
         return index
@@ -141,7 +174,7 @@ class _Solver:
             yield from self.problem.nodes
             return
         ready = [answer.state.nodes for answer in index.ready()]
-        lists = [names for names in ready]
+        lists = list(ready)
         if self.held:
             lists.append(sorted(self.held))
         if len(lists) <= 1 and not self.held:
@@ -163,25 +196,22 @@ class _Solver:
         """The best state with a node that will do; where a node costs something, also the nodes of the next best states."""
         index = self._index()
         chosen = self._best_of(self._each(sorted(self.held))) if self.held else None
-        ordered = index.in_order()
-        try:
-            for answer in ordered:
-                if chosen is not None and self._settled(chosen, answer):
+        for answer in index.in_order():
+            if chosen is not None and self._settled(chosen, answer):
+                break
+            for name in self._acceptable(answer):
+                place = self.inventory.nodes[name], answer
+                if chosen is None or self._order(place) < self._order(chosen):
+                    chosen = place
+                if self.problem.cost is None or not self.problem.cost(name):
                     break
-                for name in self._acceptable(answer):
-                    place = self.inventory.nodes[name], answer
-                    if chosen is None or self._order(place) < self._order(chosen):
-                        chosen = place
-                    if self.problem.cost is None or not self.problem.cost(name):
-                        break
-        finally:
-            ordered.close()  # type: ignore[attr-defined]
         return chosen
 
     def _settled(self, chosen: Place, answer: Answer) -> bool:
         """Can no node of this state, nor of worse ones, be better?"""
         best, rank = chosen[1].rank, answer.rank
-        assert best is not None and rank is not None
+        assert best is not None
+        assert rank is not None
         if self.problem.cost is None:
             return rank > best
         return rank[0] > best[0] or (not self.problem.cost(chosen[0].name) and rank > best)
@@ -268,15 +298,21 @@ class _Solver:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def solved(self, record: NodeRecord, answer: Answer) -> Solved:
-        problem = self.problem
+        """The answer with the devices of one node of its state."""
+        problem, known = self.problem, self.known
         assert answer.choice is not None
-        allocations = self.known.assembler.allocations(
+        warnings = warnings_of(known, self.inventory, problem) if known.broken else ()
+        if answer.picks is not None and len(problem.claims) == 1:
+            allocation = known.assembler.plain(answer.choice, answer.picks, record)
+            if allocation is not None:
+                return Solved(record.name, (allocation,), warnings)
+        allocations = known.assembler.allocations(
             problem.claims, answer.choice, answer.table.order, record, problem.seed
         )
         node: str | None = record.name
         if not problem.needs_node and all(item.node_selector is not record.selector for item in allocations):
             node = None
-        return Solved(node, allocations, warnings_of(self.known, self.inventory, problem))
+        return Solved(node, allocations, warnings)
 
     def _unsolved(self) -> Unsolved | Failed:
         problem = self.problem

@@ -39,6 +39,31 @@ def make_start(
     held_positions: int,
 ) -> Start:
     """`used`, `shares` and `held_positions` are of the node's own devices; shared devices are looked up in `occupied`."""
+    if not table.plain:
+        return _work_out(table, used, shares, occupied, forbidden, held_positions)
+    for position, _ in shares:
+        # Shares of a device that does not allow any: it is in use.
+        used |= 1 << position
+    known = table.starts.get((used, held_positions))
+    if known is None:
+        if len(table.starts) > _STARTS_KEPT:
+            table.starts.clear()
+        known = table.starts[used, held_positions] = _work_out(table, used, (), occupied, forbidden, held_positions)
+    assert isinstance(known, Start)
+    return known
+
+
+_STARTS_KEPT = 16_384
+
+
+def _work_out(
+    table: Table,
+    used: int,
+    shares: Shares,
+    occupied: Mapping[DeviceId, Occupancy],
+    forbidden: frozenset[DeviceId],
+    held_positions: int,
+) -> Start:
     view = table.view
     share_of = dict(shares)
     free = running = held = 0

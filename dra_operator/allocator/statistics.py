@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dra_operator.allocator.memory import NOTHING, Known
 from dra_operator.allocator.plan import Way
-from dra_operator.allocator.problem import Problem, RequestStats, Strategy, Unsolved, Warning
+from dra_operator.allocator.problem import Problem, RequestStats, SelectorWarning, Strategy, Unsolved
 from dra_operator.allocator.selection import Rejected
 from dra_operator.allocator.start import make_start
 from dra_operator.allocator.table import Table
@@ -123,13 +123,13 @@ class Survey:
         row.most_on_a_node = max(row.most_on_a_node, available)
 
 
-def warnings_of(known: Known, inventory: Inventory, problem: Problem) -> tuple[Warning, ...]:
+def warnings_of(known: Known, inventory: Inventory, problem: Problem) -> tuple[SelectorWarning, ...]:
     """One warning for each selector that fails, with the first device it fails on."""
-    tables = [table for table in known.tables() if any(column.broken for column in table.columns)]
-    if not tables:
+    if not known.broken:
         return ()
+    tables = [table for table in known.tables() if any(column.broken for column in table.columns)]
     states = {state.view: state for state in inventory.states.populated()}
-    found: dict[tuple[int, bool, int], Warning] = {}
+    found: dict[tuple[int, bool, int], SelectorWarning] = {}
     for table in tables:
         state = states.get(table.view)
         if state is None:
@@ -142,5 +142,5 @@ def warnings_of(known: Known, inventory: Inventory, problem: Problem) -> tuple[W
                 if key not in found or device < found[key].device:
                     name = way.detail.device_class_name if broken.by_class else None
                     claim = str(problem.claims[way.claim].key)
-                    found[key] = Warning(claim, way.name, name, broken.index, device, broken.message)
+                    found[key] = SelectorWarning(claim, way.name, name, broken.index, device, broken.message)
     return tuple(found[key] for key in sorted(found))

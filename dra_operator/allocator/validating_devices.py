@@ -32,38 +32,50 @@ class Published:
         return where.all_nodes
 
 
-def current_slices(inventory: Inventory, id: PoolId) -> list[ResourceSlice] | str:
+def current_slices(inventory: Inventory, pool_id: PoolId) -> list[ResourceSlice] | str:
     """The slices of a pool's highest generation, or why the pool cannot be used.
 
     ResourcePool.generation: "Consumers of ResourceSlices should only consider resources from the pool with the highest generation
     number"; resourceSliceCount: the pool is incomplete while there are fewer.
     """
-    pool = inventory.pools.get(id)
+    pool = inventory.pools.get(pool_id)
     if pool is None or not pool.slices:
         return "is of a pool that does not exist"
-    highest = max(slice.generation for slice in pool.slices.values())
-    slices = [slice for slice in pool.slices.values() if slice.generation == highest]
-    if any(slice.slice_count != len(slices) for slice in slices):
+    highest = max(resource_slice.generation for resource_slice in pool.slices.values())
+    slices = [resource_slice for resource_slice in pool.slices.values() if resource_slice.generation == highest]
+    if not inventory.features.compatibility_groups and any(
+        item.compatibility_groups
+        for resource_slice in slices
+        for device in resource_slice.devices
+        for item in device.consumes
+    ):
+        return "is of a pool with compatibility groups, which are not supported"
+    if any(resource_slice.slice_count != len(slices) for resource_slice in slices):
         return f"is of an incomplete pool ({len(slices)} slices of generation {highest})"
-    names = [device.name for slice in slices if not slice.shared_counters for device in slice.devices]
+    names = [
+        device.name
+        for resource_slice in slices
+        if not resource_slice.shared_counters
+        for device in resource_slice.devices
+    ]
     if len(set(names)) != len(names):
         return "is of a pool with duplicate device names"
     return slices
 
 
-def published_device(inventory: Inventory, id: DeviceId, node: Node | None) -> Published | str:
+def published_device(inventory: Inventory, device_id: DeviceId, node: Node | None) -> Published | str:
     """A device as the node can use it, or why it cannot."""
-    slices = current_slices(inventory, PoolId(id.driver, id.pool))
+    slices = current_slices(inventory, PoolId(device_id.driver, device_id.pool))
     if isinstance(slices, str):
         return slices
-    for slice in slices:
-        if slice.shared_counters:
+    for resource_slice in slices:
+        if resource_slice.shared_counters:
             continue
-        for device in slice.devices:
-            if device.name != id.device:
+        for device in resource_slice.devices:
+            if device.name != device_id.device:
                 continue
-            current = inventory.device(id)
-            found = Published(id, device, slice, device.taints if current is None else current.taints)
+            current = inventory.device(device_id)
+            found = Published(device_id, device, resource_slice, device.taints if current is None else current.taints)
             if node is not None and not found.reaches(node):
                 return f"is not for node {node.name}"
             return found
@@ -82,46 +94,46 @@ class Taken:
 
     def add(self, device: Published, result: DeviceResult, features: Features) -> Iterator[str]:
         """Take a device; yields what is wrong with that."""
-        id = device.id
+        device_id = device.id
         shared = device.device.allow_multiple and features.consumable_capacity
-        others = [use for use in self._uses(id) if use is None]
-        if id in self.whole or others or (not shared and self._uses(id)):
-            yield f"device {id} is in use already"
+        others = [use for use in self._uses(device_id) if use is None]
+        if device_id in self.whole or others or (not shared and self._uses(device_id)):
+            yield f"device {device_id} is in use already"
         if not shared:
-            self.whole.add(id)
+            self.whole.add(device_id)
         else:
-            sums = self.consumed.get(id)
+            sums = self.consumed.get(device_id)
             if sums is None:
-                sums = self.consumed[id] = {}
-                for use in self._uses(id):
+                sums = self.consumed[device_id] = {}
+                for use in self._uses(device_id):
                     for name, amount in (use or {}).items():
                         sums[name] = sums.get(name, 0) + amount.nano
             for name, amount in result.consumed_capacity.items():
                 sums[name] = sums.get(name, 0) + amount.nano
                 value = device.device.capacity.get(name)
                 if value is None:
-                    yield f"device {id} has no capacity {name}"
+                    yield f"device {device_id} has no capacity {name}"
                 elif sums[name] > value.nano:
-                    yield f"device {id} gives out more {name} than its {value}"
-        self.pools.setdefault(PoolId(id.driver, id.pool), set()).add(id)
+                    yield f"device {device_id} gives out more {name} than its {value}"
+        self.pools.setdefault(PoolId(device_id.driver, device_id.pool), set()).add(device_id)
 
     def counter_faults(self, features: Features) -> Iterator[str]:
         """Counters that what was added, with what others have, overdraws; and compatibility groups that do not go together."""
         if not features.partitionable_devices:
             return
-        for id, added in self.pools.items():
-            slices = current_slices(self.inventory, id)
+        for pool_id, added in self.pools.items():
+            slices = current_slices(self.inventory, pool_id)
             if isinstance(slices, str):
                 continue
-            users = list(self._users(id, slices, added))
+            users = list(self._users(pool_id, slices, added))
             # A further share of a device in use takes no counters: they were taken with the first.
             mine = [consumption for device, consumption in users if device in added and not self._uses(device)]
             for counter_set in {item.counter_set for item in mine}:
-                yield from self._set_faults(id, counter_set, slices, users, mine, features)
+                yield from self._set_faults(pool_id, counter_set, slices, users, mine, features)
 
     def _set_faults(
         self,
-        id: PoolId,
+        pool_id: PoolId,
         counter_set: str,
         slices: list[ResourceSlice],
         users: list[tuple[DeviceId, CounterConsumption]],
@@ -130,8 +142,8 @@ class Taken:
     ) -> Iterator[str]:
         totals = {
             name: amount.nano
-            for slice in slices
-            for item in slice.shared_counters
+            for resource_slice in slices
+            for item in resource_slice.shared_counters
             if item.name == counter_set
             for name, amount in item.counters.items()
         }
@@ -146,32 +158,32 @@ class Taken:
         for name in sorted(wanted):
             total = sum(item.counters[name].nano for item in members if name in item.counters)
             if total > totals.get(name, 0):
-                yield f"counter {counter_set}/{name} of pool {id} is overdrawn"
+                yield f"counter {counter_set}/{name} of pool {pool_id} is overdrawn"
         if features.compatibility_groups and len(members) > 1:
             groups = [set(item.compatibility_groups) for item in members]
             if any(groups) and not set.intersection(*groups):
-                yield f"devices without a compatibility group in common use counter set {counter_set} of pool {id}"
+                yield f"devices without a compatibility group in common use counter set {counter_set} of pool {pool_id}"
 
     def _users(
-        self, id: PoolId, slices: list[ResourceSlice], added: set[DeviceId]
+        self, pool_id: PoolId, slices: list[ResourceSlice], added: set[DeviceId]
     ) -> Iterator[tuple[DeviceId, CounterConsumption]]:
         """Consumption of every device of a pool that is in use. A shared device counts once."""
-        for slice in slices:
-            if slice.shared_counters:
+        for resource_slice in slices:
+            if resource_slice.shared_counters:
                 continue
-            for device in slice.devices:
-                name = DeviceId(id.driver, id.pool, device.name)
+            for device in resource_slice.devices:
+                name = DeviceId(pool_id.driver, pool_id.pool, device.name)
                 if device.consumes and (name in added or self._uses(name)):
                     for item in device.consumes:
                         yield name, item
 
-    def _uses(self, id: DeviceId) -> list[dict[str, Quantity] | None]:
+    def _uses(self, device_id: DeviceId) -> list[dict[str, Quantity] | None]:
         """What claims other than the own have of a device: None = all of it, else the consumed capacity."""
         found: list[dict[str, Quantity] | None] = []
-        for uid in self.inventory.users(id):
+        for uid in self.inventory.users(device_id):
             if uid in self.own:
                 continue
             for use in self.inventory.usage.by_claim.get(uid, ()):
-                if use.device == id:
+                if use.device == device_id:
                     found.append(None if use.share is None else dict(use.share))
         return found

@@ -37,7 +37,9 @@ def capacity_fault(
     if set(consumed) != set(device.capacity):
         return "consumedCapacity does not list the device's capacities"
     for name, amount in consumed.items():
-        fault = _amount_fault(detail.capacity.get(name), amount, device.capacity[name], device.policies.get(name), features)
+        fault = _amount_fault(
+            detail.capacity.get(name), amount, device.capacity[name], device.policies.get(name), features
+        )
         if fault is not None:
             return f"consumes {amount} of {name}: {fault}"
     return None

@@ -83,13 +83,13 @@ class _Check:
         by_request: dict[str, list[DeviceResult]] = {}
         for result in allocation.results:
             by_request.setdefault(result.request, []).append(result)
-            id = DeviceId(result.driver, result.pool, result.device)
-            if id not in self.devices:
-                device = published_device(self.inventory, id, self.node)
+            device_id = DeviceId(result.driver, result.pool, result.device)
+            if device_id not in self.devices:
+                device = published_device(self.inventory, device_id, self.node)
                 if isinstance(device, str):
-                    self._fail(claim, f"device {id} {device}")
+                    self._fail(claim, f"device {device_id} {device}")
                 else:
-                    self.devices[id] = device
+                    self.devices[device_id] = device
         known: set[str] = set()
         for request in claim.spec.requests:
             chosen = self._chosen(claim, request, by_request)
@@ -128,13 +128,13 @@ class _Check:
             self._all(claim, detail, name, set(ids))
         elif len(results) != detail.count:
             self._fail(claim, f"request {name} asks for {detail.count} devices and got {len(results)}")
-        for result, id in zip(results, ids, strict=True):
-            device = self.devices.get(id)
+        for result, device_id in zip(results, ids, strict=True):
+            device = self.devices.get(device_id)
             if device is None:
                 continue
             problem = self._mismatch(detail, device)
             if problem is not None:
-                self._fail(claim, f"request {name}: device {id} {problem}")
+                self._fail(claim, f"request {name}: device {device_id} {problem}")
             self._result(claim, detail, name, result, device)
 
     def _all(self, claim: ResourceClaim, detail: RequestDetail, name: str, got: set[DeviceId]) -> None:
@@ -143,18 +143,18 @@ class _Check:
             self._fail(claim, f"request {name} asks for all devices and got none")
         assert self.record is not None
         for section in self.record.sections:
-            for slice in section.pool.slices.values():
-                for device in slice.devices:
-                    id = DeviceId(slice.driver, slice.pool, device.name)
-                    if id in got:
+            for resource_slice in section.pool.slices.values():
+                for device in resource_slice.devices:
+                    device_id = DeviceId(resource_slice.driver, resource_slice.pool, device.name)
+                    if device_id in got:
                         continue
-                    found = published_device(self.inventory, id, self.node)
+                    found = published_device(self.inventory, device_id, self.node)
                     if isinstance(found, str) or found.device is not device:
                         continue
                     if self._selected(detail, found) is None and not capacity_fault(
                         detail, found.device, None, self.features
                     ):
-                        self._fail(claim, f"request {name} asks for all devices but lacks {id}")
+                        self._fail(claim, f"request {name} asks for all devices but lacks {device_id}")
 
     def _selected(self, detail: RequestDetail, device: Published) -> str | None:
         """Why class and request selectors do not select a device; None if they do."""
@@ -224,10 +224,10 @@ class _Check:
         """Within a claim a device appears once, unless it allows multiple allocations."""
         seen: set[DeviceId] = set()
         for result in allocation.results:
-            id = DeviceId(result.driver, result.pool, result.device)
-            if id in seen and result.share_id is None:
-                self._fail(claim, f"device {id} appears twice")
-            seen.add(id)
+            device_id = DeviceId(result.driver, result.pool, result.device)
+            if device_id in seen and result.share_id is None:
+                self._fail(claim, f"device {device_id} appears twice")
+            seen.add(device_id)
 
     def _constraints(self, claim: ResourceClaim, allocation: Allocation) -> None:
         details = {request.name: request for request in claim.spec.requests}
@@ -235,8 +235,10 @@ class _Check:
             covered = []
             for result in allocation.results:
                 request = result.request.partition("/")[0]
-                if constraint.requests and request not in constraint.requests and (
-                    result.request not in constraint.requests
+                if (
+                    constraint.requests
+                    and request not in constraint.requests
+                    and (result.request not in constraint.requests)
                 ):
                     continue
                 device = self.devices.get(DeviceId(result.driver, result.pool, result.device))

@@ -70,6 +70,7 @@ class Pod:
     extended_resource_claim: str | None
     unschedulable: str | None
     nominated_node: str | None
+    ready: bool
     started: float | None
 
     @classmethod
@@ -110,6 +111,9 @@ class Pod:
             extended_resource_claim=(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"),
             unschedulable=_unschedulable(status),
             nominated_node=status.get("nominatedNodeName") or None,
+            ready=any(
+                item.get("type") == "Ready" and item.get("status") == "True" for item in status.get("conditions") or ()
+            ),
             started=parse_time(status.get("startTime")),
         )
 

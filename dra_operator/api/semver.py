@@ -9,7 +9,7 @@ Source: semver.org 2.0.0; k8s.io/apiserver `pkg/cel/library` for the normalisati
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, total_ordering
 
 __all__ = ["Semver"]
@@ -19,6 +19,8 @@ _UINT64_MAX = 2**64 - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
+
+Precedence = tuple[int, int, int, bool, tuple[tuple[bool, int, str], ...]]
 
 
 @total_ordering
@@ -31,6 +33,8 @@ class Semver:
     patch: int
     prerelease: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
+    # The sort key: releases come after pre-releases, numeric identifiers before alphanumeric ones.
+    precedence: Precedence = field(init=False, repr=False)
 
     @staticmethod
     def parse(text: str, normalize: bool = False) -> Semver:
@@ -40,17 +44,19 @@ class Semver:
         """
         return _parse(_normalized(text) if normalize else text)
 
-    @property
-    def precedence(self) -> tuple[int, int, int, bool, tuple[tuple[bool, int, str], ...]]:
-        """The sort key: releases come after pre-releases, numeric identifiers before alphanumeric ones."""
+    def __post_init__(self) -> None:
         identifiers = tuple((False, int(part), "") if part.isdigit() else (True, 0, part) for part in self.prerelease)
-        return self.major, self.minor, self.patch, not identifiers, identifiers
+        key = self.major, self.minor, self.patch, not identifiers, identifiers
+        object.__setattr__(self, "precedence", key)
 
     def __eq__(self, other: object) -> bool:
         return self.precedence == other.precedence if isinstance(other, Semver) else NotImplemented
 
     def __lt__(self, other: Semver) -> bool:
         return self.precedence < other.precedence
+
+    def __gt__(self, other: Semver) -> bool:
+        return self.precedence > other.precedence
 
     def __hash__(self) -> int:
         return hash(self.precedence)

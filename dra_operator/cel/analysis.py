@@ -184,13 +184,14 @@ def _method(node: Call) -> Comparison | None:
     assert node.target is not None
     inner, bound = _value(node.target), _literal(node.args[0])
     operator = _METHODS.get(node.function) or (node.function if node.function in _NAMED else None)
-    if operator is None or bound is _NO:
+    if operator is None:
         return None
-    if inner:
+    if inner and bound is not _NO:
         return Comparison(*inner, operator, bound)
-    mirrored, turned = _value(node.args[0]), _literal(node.target)
-    if mirrored and turned is not _NO and operator in _MIRRORED:
-        return Comparison(*mirrored, _MIRRORED[operator], turned)
+    # The literal may stand in front: quantity("1Gi").isLessThan(memory).
+    argument, front = _value(node.args[0]), _literal(node.target)
+    if argument and front is not _NO and operator in _MIRRORED:
+        return Comparison(*argument, _MIRRORED[operator], front)
     return None
 
 

@@ -18,7 +18,7 @@ from dra_operator.cel.library.urls import Url
 from dra_operator.cel.operators import too_large
 from dra_operator.cel.values import DeviceMap, Optional
 
-__all__ = ["LIST_COST", "MAP_COST", "Meter", "call_cost"]
+__all__ = ["LIST_COST", "MAP_COST", "PAID_AFTERWARDS", "Meter", "call_cost"]
 
 LIST_COST, MAP_COST = 10, 30
 _TEXT = 0.1
@@ -151,8 +151,12 @@ _BY_OVERLOAD: dict[str, Coster] = {
 _OPAQUE = (Quantity, Semver, Ip, Cidr, Url, NamedFormat)
 
 
+# These make something as large as they cost, which is known only afterwards; all else is paid before it is done.
+PAID_AFTERWARDS = frozenset(("join", "slice", "lists.range", "reverse"))
+
+
 def call_cost(function: str, overloads: tuple[str, ...]) -> Coster:
-    """How to cost a call: from its arguments (the target first) and its result."""
+    """How to cost a call: from its arguments (the target first) and, of those in PAID_AFTERWARDS, its result."""
     if function == "_==_":
         return lambda args, result: 1 if isinstance(args[0], _OPAQUE) else _SHORTER(args, result)
     by_overload = _BY_OVERLOAD.get(overloads[0]) if len(overloads) == 1 else None

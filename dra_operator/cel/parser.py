@@ -73,8 +73,8 @@ class _Parser:
         self.tokens = tokens(source)
         self.index = 0
         self.token = self.tokens[0]
-        # How many of each grammar rule are open, as cel-go counts them.
-        self.open_expr = self.open_relation = self.open_calc = self.open_member = 0
+        # How many of each grammar rule are open, as cel-go counts them; the other rules never nest deeper than these.
+        self.open_expr = self.open_relation = self.open_calc = 0
 
     # --- tokens
 
@@ -156,36 +156,33 @@ class _Parser:
         return self.spanned(Call(offset, f"_{operator}_", terms), start, *terms)
 
     def relation(self) -> Expr:
-        opened = self.open_relation
         self.open_relation += 1
         self.check(self.open_relation)
         start = self.token.start
         left = self.calc(1)
         while self.token.kind in _RELATIONS or (self.token.kind == "ident" and self.token.text == "in"):
-            self.open_relation += 2
+            # The right side is a rule of its own, the left one has been closed.
+            self.open_relation += 1
             self.check(self.open_relation)
             token = self.advance()
             right = self.calc(1)
             self.open_relation -= 1
             name = "@in" if token.text == "in" else f"_{token.text}_"
             left = self.spanned(Call(token.start, name, [left, right]), start, left, right, operator=True)
-        self.open_relation = opened
+        self.open_relation -= 1
         return left
 
     def calc(self, lowest: int) -> Expr:
-        opened = self.open_calc
         self.open_calc += 1
         self.check(self.open_calc)
         start = self.token.start
         left = self.unary()
         while (precedence := _CALC.get(self.token.kind, 0)) >= lowest:
-            self.open_calc += 1
-            self.check(self.open_calc)
             token = self.advance()
             right = self.calc(precedence + 1)
             call = Call(token.start, f"_{token.text}_", [left, right])
             left = self.spanned(call, start, left, right, operator=True)
-        self.open_calc = opened
+        self.open_calc -= 1
         return left
 
     def unary(self) -> Expr:
@@ -205,9 +202,6 @@ class _Parser:
         return self.spanned(Call(token.start, name, [operand]), token.start, operand)
 
     def member(self) -> Expr:
-        opened = self.open_member
-        self.open_member += 1
-        self.check(self.open_member)
         start = self.token.start
         node = self.primary()
         while True:
@@ -219,12 +213,9 @@ class _Parser:
             elif kind == "{" and (name := _qualified_name(node)):
                 raise _Stop(start, f"undeclared reference to '{name}' (in container '')")
             else:
-                self.open_member = opened
                 return node
 
     def dotted(self, operand: Expr, start: int) -> Expr:
-        self.open_member += 1
-        self.check(self.open_member)
         dot = self.advance()
         optional = self.take("?")
         token = self.token
@@ -242,8 +233,6 @@ class _Parser:
         return self.spanned(select, start, operand, operator=True)
 
     def indexed(self, operand: Expr, start: int) -> Expr:
-        self.open_member += 1
-        self.check(self.open_member)
         opening = self.advance()
         optional = self.take("?")
         index = self.expr()

@@ -27,7 +27,7 @@ from dra_operator.cel.operators import MISSING
 from dra_operator.cel.parser import parse
 from dra_operator.cel.types import BOOL, INT, STRING, Type, object_type
 from dra_operator.cel.validators import validate
-from dra_operator.cel.values import Optional, kind_of, map_key
+from dra_operator.cel.values import NONE, Optional, TypeValue, kind_of, map_key
 
 __all__ = [
     "COST_LIMIT",
@@ -51,22 +51,28 @@ _Built = TypeVar("_Built")
 
 
 class _Evaluable:
-    """A compiled tree in its two forms: one that cannot exceed the cost limit, and one that is metered."""
+    """A tree in its two compiled forms: one that cannot exceed the cost limit, and one that is metered. Made when needed."""
 
     __slots__ = ("_environment", "_free", "_metered", "_root", "cost")
 
-    def __init__(self, root: Expr, environment: Environment, limit: int) -> None:
+    def __init__(self, root: Expr, environment: Environment) -> None:
         self._root = root
         self._environment = environment
-        self.cost = estimate(root)
-        free = compile_tree(root, environment.functions, metered=False)
-        self._free: Program | None = free if self.cost <= limit else None
+        self.cost: int | None = None
+        self._free: Program | None = None
         self._metered: Program | None = None
+
+    def free(self, limit: int) -> Program | None:
+        """The unmetered form, if the cost cannot reach the limit. Raises CompileError."""
+        if self.cost is None:
+            self.cost = estimate(self._root)
+            self._free = compile_tree(self._root, self._environment.functions, metered=False)
+        return self._free if self.cost <= limit else None
 
     def evaluate(self, device: Device, limit: int) -> Any:
         """The value for a device. Raises EvaluationError."""
-        if self._free is not None and device.within_limits:
-            return _run(self._free, device, None)
+        if device.within_limits and (program := self.free(limit)) is not None:
+            return _run(program, device, None)
         return self.measure(device, limit)[0]
 
     def measure(self, device: Device, limit: int) -> tuple[Any, int]:
@@ -130,7 +136,6 @@ class Selector:
 
     __slots__ = (
         "_evaluable",
-        "_free",
         "_getters",
         "_limit",
         "_single",
@@ -144,13 +149,12 @@ class Selector:
         self.expression = expression
         self.reads = reads(root)
         self._limit = limit
-        self._evaluable = _Evaluable(root, environment, limit)
-        self.estimated_cost = self._evaluable.cost
-        free = self._evaluable._free
-        self._free = free
+        self._evaluable = _Evaluable(root, environment)
+        free = self._evaluable.free(limit)
+        self.estimated_cost = self._evaluable.cost or 0
         self._single = free.run if free is not None and free.slots == 2 else None
         self._getters = tuple(_projector(read) for read in sorted(self.reads, key=str))
-        self.conjuncts = tuple(_conjunct(term, expression, environment, limit) for term in conjuncts(root))
+        self.conjuncts = tuple(_conjunct(term, expression, environment) for term in conjuncts(root))
 
     def matches(self, device: Device) -> bool:
         """Whether the device is selected. Raises EvaluationError."""
@@ -173,8 +177,8 @@ class Selector:
         return f"Selector({self.expression!r})"
 
 
-def _conjunct(term: Expr, expression: str, environment: Environment, limit: int) -> Conjunct:
-    evaluable = _Evaluable(term, environment, limit)
+def _conjunct(term: Expr, expression: str, environment: Environment) -> Conjunct:
+    evaluable = _Evaluable(term, environment)
     return Conjunct(text_of(term, expression), reads(term), comparison(term), evaluable)
 
 
@@ -186,7 +190,8 @@ class DerivedAttribute:
     def __init__(self, expression: str, root: Expr, environment: Environment) -> None:
         self.expression = expression
         self.reads = reads(root)
-        self._evaluable = _Evaluable(root, environment, COST_LIMIT)
+        self._evaluable = _Evaluable(root, environment)
+        self._evaluable.free(COST_LIMIT)
 
     def evaluate(self, device: Device, limit: int = COST_LIMIT) -> tuple[AttributeValue, int]:
         """The attribute value, and what it cost of the limit. Raises EvaluationError, also for other kinds of value."""
@@ -196,17 +201,26 @@ class DerivedAttribute:
 
 def _attribute(value: Any) -> AttributeValue:
     kinds = (bool, int, str, Semver)
+    value = _bare(value)
     if type(value) in kinds:
         return value  # type: ignore[no-any-return]
     if type(value) is tuple:
-        for index, item in enumerate(value):
+        items = tuple(map(_bare, value))
+        for index, item in enumerate(items):
             if type(item) not in kinds:
                 raise EvaluationError(f"unsupported list element type: {kind_of(item)}")
-            if type(item) is not type(value[0]):
-                wanted, found = (kind_of(each).removeprefix("kubernetes.").lower() for each in (value[0], item))
+            if type(item) is not type(items[0]):
+                wanted, found = (kind_of(each).removeprefix("kubernetes.").lower() for each in (items[0], item))
                 raise EvaluationError(f"expected list element at index {index} to be {wanted}, got {found}")
-        return value
+        return items
     raise EvaluationError(f"unsupported CEL return type: {kind_of(value)}")
+
+
+def _bare(value: Any) -> Any:
+    """A value out of an optional; a type as its name."""
+    while type(value) is Optional and value is not NONE:
+        value = value.value
+    return value.name if type(value) is TypeValue else value
 
 
 def compile_selector(

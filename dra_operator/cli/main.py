@@ -43,6 +43,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("solve", "dra_operator.cli.solve", "Answer allocation problems given as JSON."),
     Command("cel", "dra_operator.cli.cel", "Evaluate device selectors as the allocator would."),
+    Command("lint", "dra_operator.cli.lint", "Say what in manifests will not work, and why."),
     Command("convert", "dra_operator.cli.convert", "Turn manifests of older dialects into resource.k8s.io/v1."),
     Command("run", "dra_operator.cli.run", "Run the operator against a cluster."),
 )

@@ -21,14 +21,15 @@ from dra_operator.cli.documents import BadDocument, Document, read_documents
 from dra_operator.cli.manifests import Manifests, Problem, Source, list_files, read_text
 
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DocumentText:
     """The text between two `---` lines (the first of them included): one YAML document, several JSON values, or comments only."""
 
-    def __init__(self, file: str, text: str, line: int, *, json_only: bool) -> None:
-        self.file, self.text, self.line = file, text, line
+    def __init__(self, file: str, text: str, line: int, *, start: int = 0, json_only: bool) -> None:
+        """`start`: at which character of the file the text begins, `line`: on which of its lines, from 1."""
+        self.file, self.text, self.line, self.start = file, text, line, start
         #: By the file's name.
         self.json_only = json_only
         self.documents: list[Document] = []
@@ -58,7 +59,7 @@ class DocumentText:
         if len(self.documents) != 1:
             return None
         try:
-            return yaml.compose(self.text, Loader=_LOADER)
+            return yaml.compose(self.text, Loader=LOADER)
         except yaml.YAMLError:
             return None
 
@@ -69,7 +70,7 @@ class DocumentText:
         for step in path:
             match node:
                 case yaml.MappingNode():
-                    pairs = [(name, value) for name, value in node.value if getattr(name, "value", None) == step]
+                    pairs = [(name, value) for name, value in node.value if _key_text(name) == step]
                     if not pairs:
                         return None
                     key, node = pairs[0]
@@ -87,6 +88,15 @@ class DocumentText:
                 key, node = found
                 return self.line + int((key or node).start_mark.line)
         return otherwise
+
+
+def _key_text(node: yaml.Node) -> str | None:
+    """A key as it is read: `on` is `true`."""
+    if not isinstance(node, yaml.ScalarNode):
+        return None
+    if node.tag == "tag:yaml.org,2002:bool":
+        return "true" if node.value.lower() in ("true", "yes", "on") else "false"
+    return str(node.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +139,7 @@ def _split(name: str, content: str) -> Iterator[DocumentText]:
     marks = [] if json_only else [match.start() for match in _SEPARATOR.finditer(content) if match.start()]
     line = 1
     for start, end in pairwise([0, *marks, len(content)]):
-        yield DocumentText(name, content[start:end], line, json_only=json_only)
+        yield DocumentText(name, content[start:end], line, start=start, json_only=json_only)
         line += content.count("\n", start, end)
 
 

@@ -58,11 +58,16 @@ def request_for(decision: Decision, *, now: float, instance: str) -> Request:
 
 def eviction(decision: EvictPod) -> dict[str, object]:
     """A policy/v1 Eviction. A wrong uid would consume the disruption budget all the same, so it comes from the latest watch state."""
+    options: dict[str, object] = {"preconditions": {"uid": decision.uid}}
+    if decision.dry_run:
+        options["dryRun"] = ["All"]
+    if decision.grace_period is not None:
+        options["gracePeriodSeconds"] = decision.grace_period
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": decision.pod.namespace, "name": decision.pod.name},
-        "deleteOptions": {"preconditions": {"uid": decision.uid}},
+        "deleteOptions": options,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dra_operator.api.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from dra_operator.api.errors import InvalidObject
+from dra_operator.api.fieldpath import FieldPath
 from dra_operator.api.networkclass import NetworkDeviceClass
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
 from dra_operator.cel import CompileError, compile_selector
@@ -32,7 +33,7 @@ from dra_operator.convert.dialect import (
 from dra_operator.convert.plan import Notes, Plan
 from dra_operator.convert.podspecs import convert_pods
 from dra_operator.convert.remarks import Assumption, Untranslatable
-from dra_operator.convert.values import Object, dig, mappings_below
+from dra_operator.convert.values import Object, described, dig, mapping, mappings_below
 from dra_operator.convert.versions import GROUP, convert_version, is_old, pool_of, splits
 
 __all__ = ["Conversion", "Converted"]
@@ -70,6 +71,7 @@ class Conversion:
         for index, value in enumerate(objects):
             if isinstance(value, Mapping):
                 try:
+                    _identify(value)
                     self._survey(value)
                 except Untranslatable as error:
                     self._failed[index] = error
@@ -129,6 +131,16 @@ class Conversion:
         return [*templates, *more, value]
 
 
+def _identify(value: Object) -> None:
+    """Kind, version and name must be text before anything else can be said of an object."""
+    metadata = mapping(value.get("metadata"), ("metadata",))
+    fields: dict[FieldPath, Any] = {("kind",): value.get("kind"), ("apiVersion",): value.get("apiVersion")}
+    fields |= {("metadata", field): metadata.get(field) for field in ("name", "generateName", "namespace")}
+    for path, item in fields.items():
+        if item is not None and not isinstance(item, str):
+            raise Untranslatable(path, f"expected text, found {described(item)}; put it in quotes")
+
+
 def _group(value: Object) -> str:
     return str(value.get("apiVersion")).rpartition("/")[0]
 
@@ -150,6 +162,8 @@ def _check(value: Object) -> None:
         ) from None
     for path, item in mappings_below(value.get("spec"), ("spec",)):
         expression = dig(item, "cel", "expression")
+        if path[-2:-1] == ("selectors",) and not isinstance(expression, str):
+            raise Untranslatable(path, "the selector has no expression; write one as cel: {expression: …}, or remove it")
         if isinstance(expression, str):
             try:
                 compile_selector(expression, env="NewExpressions")

@@ -181,7 +181,7 @@ def _exactly(ask: _Ask, selectors: list[str], mig: bool) -> dict[str, Any]:
 
 
 def _claim_name(spec: Object, asks: list[_Ask]) -> str:
-    taken = {dig(entry, "name") for entry in spec.get("resourceClaims") or ()}
+    taken = [dig(entry, "name") for entry in spec.get("resourceClaims") or ()]
     noun = asks[0].plugin.noun
     return next(name for name in (noun, f"{noun}-claim", *(f"{noun}-{i}" for i in range(2, 100))) if name not in taken)
 
@@ -228,7 +228,7 @@ def _initial_names(asks: list[_Ask], names: dict[_Ask, str], notes: Notes) -> di
 def _with_claims(spec: Object, claim: str, names: dict[_Ask, str], *, single: bool) -> Object:
     result = dict(spec)
     for field in ("containers", "initContainers"):
-        if field not in spec:
+        if not spec.get(field):
             continue
         containers: list[Any] = []
         for index, container in enumerate(spec[field]):
@@ -242,12 +242,12 @@ def _container(container: Object, claim: str, own: dict[_Ask, str], *, single: b
     resources = dict(container["resources"])
     gone = {ask.resource for ask in own}
     for field in ("limits", "requests"):
-        if field in resources:
+        if resources.get(field):
             left = {name: amount for name, amount in resources[field].items() if name not in gone}
             resources[field] = left or None
     # Naming the request matters only where the claim has several.
     used = [{"name": claim} if single else {"name": claim, "request": name} for name in own.values()]
-    resources["claims"] = [*(resources.get("claims") or ()), *used]
+    resources["claims"] = [*items(resources.get("claims"), ("resources", "claims")), *used]
     return {**container, "resources": changed({}, **resources)}
 
 
@@ -290,18 +290,13 @@ def _keep(key: str, path: FieldPath, notes: Notes) -> None:
 
 def _affinity(spec: Object, path: FieldPath, whole: bool, notes: Notes) -> tuple[Object, list[Requirement]]:
     """Required node affinity on GPU labels. Terms are alternatives: only those of a single term can move into a claim."""
-    for index, preference in enumerate(dig(spec, *_PREFERRED) or ()):
-        for expression in dig(preference, "preference", "matchExpressions") or ():
-            _keep(str(dig(expression, "key")), (*path, *_PREFERRED, index), notes)
-    terms = dig(spec, *_AFFINITY) or []
+    for index, preference in enumerate(items(dig(spec, *_PREFERRED), (*path, *_PREFERRED))):
+        at = (*path, *_PREFERRED, index)
+        for expression in items(dig(preference, "preference", "matchExpressions"), at):
+            _keep(str(dig(expression, "key")), at, notes)
     where = (*path, *_AFFINITY)
-    ours = [
-        [
-            _requirement(expression, (*where, i, "matchExpressions", j))
-            for j, expression in enumerate(dig(term, "matchExpressions") or ())
-        ]
-        for i, term in enumerate(terms)
-    ]
+    terms = items(dig(spec, *_AFFINITY), where)
+    ours = [_requirements(term, (*where, index, "matchExpressions")) for index, term in enumerate(terms)]
     moving = [[item for item in requirements if _moves(item.key, whole)] for requirements in ours]
     for requirement in (item for requirements in ours for item in requirements if not _moves(item.key, whole)):
         _keep(requirement.key, requirement.path, notes)
@@ -318,9 +313,14 @@ def _affinity(spec: Object, path: FieldPath, whole: bool, notes: Notes) -> tuple
     return (replaced(spec, (*_AFFINITY, 0), term) if term else _without_affinity(spec)), moving[0]
 
 
-def _requirement(expression: Any, path: FieldPath) -> Requirement:
-    values = tuple(str(value) for value in dig(expression, "values") or ())
-    return Requirement(str(dig(expression, "key")), str(dig(expression, "operator")), values, path)
+def _requirements(term: Any, path: FieldPath) -> list[Requirement]:
+    """The conditions on labels in one term."""
+    found: list[Requirement] = []
+    for index, expression in enumerate(items(dig(term, "matchExpressions"), path)):
+        at = (*path, index)
+        values = tuple(str(value) for value in items(dig(expression, "values"), (*at, "values")))
+        found.append(Requirement(str(dig(expression, "key")), str(dig(expression, "operator")), values, at))
+    return found
 
 
 def _without_affinity(spec: Object) -> Object:

@@ -185,8 +185,8 @@ def selectors(value: Object) -> Iterator[tuple[FieldPath, str]]:
         if len(path) < 2 or not isinstance(path[-1], int) or path[-2] != "selectors":
             continue
         for name in _EXPRESSION_FIELDS:
-            if isinstance(item.get(name), str):
-                yield path, item[name]
+            if name in item:
+                yield path, _text(item[name], (*path, name))
         expression = dig(item, "cel", "expression")
         if not current and isinstance(expression, str) and _is_dialect(expression):
             yield path, expression

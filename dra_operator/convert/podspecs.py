@@ -101,7 +101,7 @@ def _pod(value: Object, spec: Object, path: FieldPath, plan: Plan, made: list[Ob
             made.append(template(value, full, claim_spec(rest, where)))
             flat = {"name": flat["name"], "resourceClaimTemplateName": full}
         reference = flat.get("resourceClaimTemplateName")
-        if reference in renamed:
+        if isinstance(reference, str) and reference in renamed:
             used.add(reference)
             flat = {**flat, "resourceClaimTemplateName": renamed[reference]}
         entries.append(flat)

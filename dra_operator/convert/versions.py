@@ -221,7 +221,8 @@ _NAMED_VALUES = {"bool": "bool", "int": "int", "string": "string", "version": "v
 def _named_resources(value: Object, notes: Notes) -> Object:
     """v1alpha2: instances with a list of typed attributes, quantities among them."""
     path: FieldPath = ("namedResources", "instances")
-    devices = [_instance(instance, (*path, i)) for i, instance in enumerate(items(dig(value, *map(str, path)), path))]
+    instances = enumerate(items(dig(value, *map(str, path)), path))
+    devices = [_instance(mapping(instance, (*path, index)), (*path, index)) for index, instance in instances]
     node, driver = value.get("nodeName"), text(value.get("driverName"), ("driverName",), "driverName")
     place = {"nodeName": node} if node else {"allNodes": True}
     pool = {"name": node or driver, "generation": 1, "resourceSliceCount": 1}
@@ -233,8 +234,9 @@ def _named_resources(value: Object, notes: Notes) -> Object:
 def _instance(instance: Object, path: FieldPath) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     capacity: dict[str, Any] = {}
-    for index, attribute in enumerate(items(instance.get("attributes"), (*path, "attributes"))):
+    for index, item in enumerate(items(instance.get("attributes"), (*path, "attributes"))):
         where = (*path, "attributes", index)
+        attribute = mapping(item, where)
         name = text(attribute.get("name"), (*where, "name"), "the attribute's name")
         if not is_identifier(name.rpartition("/")[2]):
             raise Untranslatable((*where, "name"), f"{name!r} is no attribute name in v1; use letters, digits and _")

@@ -49,12 +49,14 @@ class PatchPod:
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """An eviction through the Eviction API, with the pod's uid as precondition."""
+    """An eviction through the Eviction API, with the pod's uid as precondition. `grace_period` in seconds, None leaves it to the pod."""
 
     id: int
     pod: Key
     uid: str
     reason: str
+    dry_run: bool = False
+    grace_period: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

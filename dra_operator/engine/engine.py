@@ -6,13 +6,16 @@ from typing import Any, Literal
 
 from dra_operator.api.meta import Key
 from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.settings import EngineSettings
@@ -29,6 +32,7 @@ WATCHED = (
     "DeviceTaintRule",
     "DeviceClass",
     "ResourceSlice",
+    "PodDisruptionBudget",
     "ResourceClaimTemplate",
     "ResourceClaim",
     "Pod",
@@ -51,8 +55,13 @@ class Engine:
         self._intake = Intake(self._state, self._reporter, self._class_reporter)
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
-        self._starvation = Starvation(self._state, self._placer, self._alarms)
-        self._queue = Queue(self._state, self._placer, self._lifecycle, self._starvation, self._alarms)
+        self._holding = Holding(self._state)
+        self._budgeting = Budgeting(self._state, self._placer)
+        self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
+        self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
+        self._queue = Queue(
+            self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms
+        )
         self._unsynced = set(WATCHED)
 
     # -- inputs
@@ -75,6 +84,7 @@ class Engine:
         """What became of a decision."""
         if self._reporter.settle(outcome, now) or self._class_reporter.settle(outcome, now):
             return
+        self._preempting.settle(outcome)
         effect, write = self._state.writes.settle(outcome, now)
         if write is None or effect in (Effect.WAIT, Effect.REPEAT):
             return
@@ -116,11 +126,13 @@ class Engine:
         writing = self._state.settings.mode == "allocate"
         self._give_up_late_writes(now)
         looked_at = list(self._state.dirty_claims)
+        self._holding.refresh(looked_at)
         decisions: list[Decision] = list(self._state.writes.repeats(now))
-        decisions += self._lifecycle.take_in(now)
         if writing:
-            decisions += self._ownership.strays(looked_at, now)
+            # Before anything is ungated: a pod must not be bound to devices that are about to be given up.
             decisions += self._ownership.collisions(looked_at, now)
+            decisions += self._ownership.strays(looked_at, now)
+        decisions += self._lifecycle.take_in(now)
         decisions += self._queue.run(now, writing=writing)
         quiet = now - self._queue.last_placement >= self._state.settings.report_settle
         decisions += self._reporter.write(now, quiet=quiet)
@@ -151,6 +163,7 @@ class Engine:
             self._reporter.next_wake(),
             self._class_reporter.next_wake(),
             self._queue.recheck,
+            self._preempting.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),
         ]
         return min((time for time in times if time is not None), default=None)

@@ -40,6 +40,7 @@ class Intake:
             "DeviceTaintRule": self._apply_rule,
             "Namespace": self._apply_namespace,
             "PriorityClass": self._apply_priority_class,
+            "PodDisruptionBudget": self._apply_budget,
             "AllocationPolicy": self._apply_policy,
             "ClaimReport": reporter.apply_report,
             "DeviceClassReport": class_reporter.apply_report,
@@ -53,6 +54,7 @@ class Intake:
             "DeviceTaintRule": self._remove_rule,
             "Namespace": self._remove_namespace,
             "PriorityClass": self._remove_priority_class,
+            "PodDisruptionBudget": self._remove_budget,
             "AllocationPolicy": self._remove_policy,
             "ClaimReport": reporter.remove_report,
             "DeviceClassReport": class_reporter.remove_report,
@@ -140,6 +142,7 @@ class Intake:
     def _forget(self, seen: SeenClaim) -> None:
         self._state.writes.gone(seen.uid)
         self._state.usage.give_back(seen.uid)
+        self._state.preempted.pop(seen.uid, None)
         self._state.dirty_claims[seen.key] = None
         self._reporter.claim_gone(seen)
 
@@ -155,8 +158,12 @@ class Intake:
             if state.ledger.vacate(pod.meta.uid):
                 state.made_room()
             state.writes.gone(pod.meta.uid)
+            state.plugins.ends(pod.meta.uid)
         elif pod.node_name is not None:
             state.ledger.occupy(pod, pod.node_name)
+            state.plugins.runs(pod, pod.node_name)
+        if pod.meta.deleted is not None:
+            state.writes.gone(pod.meta.uid)
         self._touch_around(pod)
         if old is not None:
             self._touch_around(old)
@@ -170,6 +177,7 @@ class Intake:
         if self._state.ledger.vacate(pod.meta.uid):
             self._state.made_room()
         self._state.writes.gone(pod.meta.uid)
+        self._state.plugins.ends(pod.meta.uid)
         self._touch_around(pod)
 
     def _touch_around(self, pod: Pod) -> None:
@@ -211,6 +219,7 @@ class Intake:
             for uid in self._state.inventory.users(device):
                 seen = self._state.view.claim_by_uid(uid)
                 if seen is not None:
+                    self._state.dirty_claims[seen.key] = None
                     self._state.stale_reports[seen.key] = None
 
     def _apply_rule(self, raw: Raw) -> None:
@@ -255,6 +264,14 @@ class Intake:
     def _apply_priority_class(self, raw: Raw) -> None:
         found = PriorityClass.from_dict(raw)
         self._state.view.priority_classes[found.meta.name] = found
+
+    def _apply_budget(self, raw: Raw) -> None:
+        if self._state.budgets.apply(raw):
+            self._state.budget_changes += 1
+
+    def _remove_budget(self, key: Key) -> None:
+        if self._state.budgets.remove(key):
+            self._state.budget_changes += 1
 
     def _apply_policy(self, raw: Raw) -> None:
         policy = AllocationPolicy.from_dict(raw)

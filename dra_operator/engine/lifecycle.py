@@ -106,17 +106,18 @@ class Lifecycle:
     def _look_at_pod(self, pod: Pod, now: float) -> list[Decision]:
         state = self._state
         found = membership(pod, state.view)
-        if GATE not in pod.gates and state.writes.get(pod.meta.uid) is not None and pod.node_name is None:
+        if GATE not in pod.gates:
             self._end_ungating(pod)
         match found.standing:
-            case Standing.PLACE:
+            case Standing.PLACE | Standing.REPAIR:
                 return self._advance(pod, found, now)
             case Standing.LEAVE:
                 state.drop_unit(UnitKey("pod", pod.key))
                 return self._leave(pod, now)
             case _:
-                if found.standing is not Standing.INCOMPLETE or state.ledger.place_of(pod.meta.uid) is None:
-                    state.drop_unit(UnitKey("pod", pod.key))
+                state.drop_unit(UnitKey("pod", pod.key))
+                if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
+                    state.made_room()
                 if found.standing in (Standing.BOUND, Standing.GONE):
                     state.writes.gone(pod.meta.uid)
                 return []
@@ -153,7 +154,7 @@ class Lifecycle:
         if any(state.writes.get(claim.uid) is not None for claim in seen):
             return []
         if any(claim.managed and not claim.allocated for claim in seen):
-            if GATE in pod.gates and state.ledger.vacate(pod.meta.uid):
+            if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
                 state.made_room()
             self._wait(unit, priority_of_pod(pod, seen, state), now)
             return []
@@ -165,7 +166,7 @@ class Lifecycle:
     def _bind(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
         """All that is ours is allocated, and our watch has shown it."""
         state = self._state
-        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None:
+        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None or pod.node_name is not None:
             return []
         allocations = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
         node, misfits = self._placer.nodes_for(pod, allocations, now)

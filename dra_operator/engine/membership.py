@@ -21,12 +21,13 @@ class Standing(Enum):
     INCOMPLETE = "its claims are not all there yet"
     PLACE = "to be placed, or placed and not bound yet"
     BOUND = "bound to a node"
+    REPAIR = "bound, but its claims are not allocated (any more): they are allocated on its node"
     GONE = "finished or being deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`claims` are the pod's claims in order, complete for LEAVE, PLACE and BOUND. `missing` says what INCOMPLETE waits for."""
+    """`claims` are the pod's claims in order, complete for LEAVE, PLACE, REPAIR and BOUND. `missing` says what INCOMPLETE waits for."""
 
     standing: Standing
     claims: tuple[Key, ...] = ()
@@ -43,7 +44,8 @@ def membership(pod: Pod, view: View) -> Membership:
     if pod.terminal or pod.meta.deleted is not None:
         return Membership(Standing.GONE)
     if pod.node_name is not None:
-        return Membership(Standing.BOUND, tuple(view.claim_keys(pod)))
+        used = tuple(dict.fromkeys(view.claim_keys(pod)))
+        return Membership(Standing.REPAIR if is_ours(pod) and _lacks_devices(used, view) else Standing.BOUND, used)
     if not is_ours(pod):
         return Membership(Standing.FOREIGN)
     if pod.scheduling_group is not None:
@@ -71,6 +73,13 @@ def membership(pod: Pod, view: View) -> Membership:
     if not any(view.claims[key].managed for key in claims):
         return Membership(Standing.LEAVE, tuple(claims))
     return Membership(Standing.PLACE, tuple(claims))
+
+
+def _lacks_devices(claims: tuple[Key, ...], view: View) -> bool:
+    """Clearing an allocation can cross with kube-scheduler's binding; the kubelet then waits for the claim."""
+    seen = [view.claims.get(key) for key in claims]
+    complete = [each for each in seen if each is not None and each.claim.meta.deleted is None]
+    return len(complete) == len(claims) and any(each.managed and not each.allocated for each in complete)
 
 
 def is_bare(seen: SeenClaim, view: View) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
 from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.membership import is_stray
@@ -74,12 +75,16 @@ class Ownership:
             return []
         evictions: list[Decision] = []
         for pod in users:
-            if pod.node_name is not None and pod.meta.deleted is None and not pod.terminal and first:
+            if self._evictable(pod) and first:
                 decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, what)
                 state.event(pod_reference(pod), "Warning", "DeviceCollision", "Evict", f"evicted: {what}")
                 state.writes.begin(decision, None, version=0, now=now)
                 evictions.append(decision)
         return evictions
+
+    def _evictable(self, pod: Pod) -> bool:
+        ready = pod.node_name is not None and pod.meta.deleted is None and not pod.terminal
+        return ready and self._state.writes.get(pod.meta.uid) is None
 
 
 def _age(seen: SeenClaim) -> tuple[float, str]:

@@ -67,11 +67,16 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
         return Standpoint("Unsatisfiable", "Unreadable", seen.error, unit)
     if unit is None:
         return Standpoint("Queued", *_not_a_unit(seen, state))
+    if unit.victims:
+        text = f"{', '.join(unit.victims[:4])} make room; until then: {unit.message}"
+        return Standpoint("Preempting", "WaitingForVictims", text, unit)
+    if unit.reason == "QuotaExceeded":
+        return Standpoint("QuotaExceeded", unit.reason, unit.message, unit)
     if unit.impossible:
         return Standpoint("Unsatisfiable", unit.reason, unit.message, unit)
-    if unit.starved_since is not None:
-        return Standpoint("Starved", unit.reason or "Waiting", unit.message, unit)
-    return Standpoint("Queued", unit.reason or "Waiting", unit.message, unit)
+    message = "; ".join(text for text in (unit.message, unit.preemption_note) if text)
+    phase = "Queued" if unit.starved_since is None else "Starved"
+    return Standpoint(phase, unit.reason or "Waiting", message, unit)
 
 
 def _is_bound(uid: str, state: State) -> bool:

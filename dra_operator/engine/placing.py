@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Candidates, Failed, Problem, Solved, Strategy, candidates, solve
 from dra_operator.api.claims import Allocation
@@ -39,7 +40,7 @@ class Placer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked]] = {}
+        self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked, list[str]]] = {}
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
 
     def place(
@@ -50,11 +51,12 @@ class Placer:
         *,
         moving: frozenset[str] = frozenset(),
         forbidden: frozenset[DeviceId] = frozenset(),
+        remember: bool = True,
     ) -> Placed | Blocked:
         """Find devices and a node for the unit's unallocated claims.
 
         `moving`: UIDs of allocated claims to be treated as free, to see whether they could be moved. `forbidden`: devices held or
-        reserved for others; keep one object as long as it holds.
+        reserved for others; keep one object as long as it holds. `remember` False: nobody will ask with this set again.
         """
         state = self._state
         seen = [state.view.claims[key] for key in unit.claims]
@@ -66,12 +68,12 @@ class Placer:
             claim.claim.allocation for claim in seen if claim.claim.allocation is not None and claim.uid not in moving
         ]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
-        signature = None if moving else self._signature(unit, pod, todo, fixed, tuple(sorted(avoided)))
+        signature = None if moving or not remember else self._signature(unit, pod, todo, fixed, tuple(sorted(avoided)))
         failure = (signature, forbidden)
         if signature is not None:
             known = self._failures.get(failure)
             if known is not None and known[0] == state.moment:
-                return known[1]
+                return _renamed(known[1], known[2], [claim.claim.meta.name for claim in todo])
         outcome = self._solve(unit, pod, todo, fixed, avoided, moving, forbidden, empty=False)
         if isinstance(outcome, Placed):
             return outcome
@@ -79,7 +81,7 @@ class Placer:
         if signature is not None:
             if len(self._failures) > 10_000:
                 self._failures.clear()
-            self._failures[failure] = (state.moment, blocked)
+            self._failures[failure] = (state.moment, blocked, [claim.claim.meta.name for claim in todo])
         return blocked
 
     def candidates(self, unit: Unit) -> Candidates | None:
@@ -88,6 +90,11 @@ class Placer:
         todo = tuple(claim.claim for claim in seen if not claim.allocated)
         found = candidates(Problem(claims=todo), self._state.inventory.snapshot())
         return None if isinstance(found, Failed) else found
+
+    def candidate_nodes(self, unit: Unit, pod: Pod | None) -> list[str] | None:
+        """The nodes that its allocated claims and its own affinity leave; None for all."""
+        seen = [self._state.view.claims[key].claim.allocation for key in unit.claims]
+        return self._candidates(pod, [allocation for allocation in seen if allocation is not None])
 
     def nodes_for(self, pod: Pod, allocations: list[Allocation], now: float) -> tuple[str | None, list[Misfit]]:
         """The node a pod with all its claims allocated can run on, or why none: its likeliest first."""
@@ -135,7 +142,6 @@ class Placer:
             forbidden=forbidden,
             ignore_usage=empty,
         )
-        unit.lacks_node = False
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
         try:
@@ -148,7 +154,6 @@ class Placer:
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
         if isinstance(answer, Failed):
             return blocker_of_failure(answer)
-        unit.lacks_node = any(found is not None for found in misfits.values())
         return blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
 
     def _judge(
@@ -181,8 +186,8 @@ class Placer:
     def _candidates(self, pod: Pod | None, fixed: list[Allocation]) -> list[str] | None:
         """The nodes worth asking about; None for all. A DaemonSet's pod or a pinned one names its node itself."""
         names = [name for name in map(self._state.only_node, fixed) if name is not None]
-        if pod is not None and pod.pinned_to is not None:
-            names.append(pod.pinned_to)
+        if pod is not None and (pod.node_name or pod.pinned_to) is not None:
+            names.append(str(pod.node_name or pod.pinned_to))
         if not names:
             return None
         return [names[0]] if all(name == names[0] for name in names) and names[0] in self._state.ledger.nodes else []
@@ -208,6 +213,8 @@ class Placer:
         return fits
 
     def _misfit(self, pod: Pod, name: str, avoided: dict[str, str], *, empty: bool) -> Misfit | None:
+        if pod.node_name == name:
+            return None  # it is there already
         if name in avoided:
             return Misfit(f"avoided for a while ({avoided[name]})")
         return self._state.ledger.misfit(pod, name, empty=empty)
@@ -222,6 +229,7 @@ class Placer:
         if pod is None:
             return (specs, policy, selectors)
         return (
+            pod.node_name,
             specs,
             policy,
             selectors,
@@ -234,3 +242,11 @@ class Placer:
             pod.priority,
             pod.preemption_policy,
         )
+
+
+def _renamed(blocked: Blocked, old: list[str], new: list[str]) -> Blocked:
+    """What was found for one unit, told of another that is the same but for the names of its claims."""
+    message = blocked.blocker.message
+    for before, after in zip(old, new, strict=True):
+        message = re.sub(rf"(claim (?:[\w.-]+/)?){re.escape(before)}(?![\w.-])", rf"\g<1>{after}", message)
+    return replace(blocked, blocker=replace(blocked.blocker, message=message))

@@ -48,6 +48,12 @@ def priority_of_pod(pod: Pod, claims: Iterable[SeenClaim], state: State) -> int:
     return max([own, *others])
 
 
+def priority_of_users(seen: SeenClaim, state: State) -> int:
+    """Of a claim in use: the highest of its pods'; of one that nobody uses its own."""
+    pods = [pod for pod in state.view.pods_of_claim(seen.key) if not pod.terminal]
+    return max((priority_of_pod(pod, [seen], state) for pod in pods), default=_claim_priority(seen, state))
+
+
 def priority_of_claim(seen: SeenClaim, state: State) -> int:
     """Of a bare claim: its annotation's PriorityClass, else its policy's number."""
     return _claim_priority(seen, state)
@@ -57,3 +63,8 @@ def _claim_priority(seen: SeenClaim, state: State) -> int:
     name = seen.claim.meta.annotations.get(PRIORITY_CLASS)
     named = None if name is None else state.view.priority_classes.get(name)
     return named.value if named is not None else state.terms_of(seen)[1].priority
+
+
+def ends_at(pod: Pod | None, now: float) -> float | None:
+    """When the pod, started now, gives its devices back by its own deadline."""
+    return None if pod is None or pod.active_deadline is None else now + pod.active_deadline

@@ -18,8 +18,10 @@ from dra_operator.engine.phases import (
     node_of,
     standpoint,
 )
-from dra_operator.engine.state import State
+from dra_operator.engine.pods import priority_of_users
+from dra_operator.engine.state import HeldBefore, State
 from dra_operator.engine.view import SeenClaim, resource_version
+from dra_operator.inventory import DeviceId
 from dra_operator.queue.units import Unit
 
 
@@ -68,7 +70,11 @@ class Reporter:
             if known.waiting_since is not None and not known.status.get("devices"):
                 self._state.waited_before[known.meta.key] = known.waiting_since
             if known.hold is not None and known.hold.nodes:
-                self._state.held_before[known.meta.key] = (known.hold.nodes[0], known.hold.since)
+                devices = frozenset(DeviceId(*device) for device in known.hold.devices)
+                by_name = bool((known.status.get("preemption") or {}).get("victims"))
+                self._state.held_before[known.meta.key] = HeldBefore(
+                    known.hold.nodes[0], known.hold.since, devices, by_name
+                )
             for entry in known.avoid:
                 if entry.owner:
                     self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)
@@ -229,6 +235,9 @@ class Reporter:
             status["devices"] = device_entries(allocation)
         if unit is not None:
             status["queue"] = _queue(unit)
+        else:
+            priority = priority_of_users(seen, self._state)
+            status["queue"] = {"priority": priority, "effectivePriority": priority}
         if found.message:
             status["explanation"] = {"summary": found.message}
         elif unit is not None and unit.warnings:
@@ -239,6 +248,9 @@ class Reporter:
         hold = self._hold(seen, unit)
         if hold is not None:
             status["hold"] = hold
+        preemption = self._preemption(seen, unit)
+        if preemption:
+            status["preemption"] = preemption
         used_by = self._used_by(seen) or report.status.get("usedBy")
         if used_by:
             status["usedBy"] = used_by
@@ -279,6 +291,16 @@ class Reporter:
             for device in sorted(hold.devices | hold.wanted)
         ]
         return {"nodes": [hold.node], "devices": devices, "since": format_time(hold.since)}
+
+    def _preemption(self, seen: SeenClaim, unit: Unit | None) -> dict[str, Any]:
+        """Whom it makes go, or for whom it went."""
+        told: dict[str, Any] = {}
+        if unit is not None and unit.victims and not seen.allocated:
+            told["victims"] = [{"name": name} for name in unit.victims]
+        by = self._state.preempted.get(seen.uid)
+        if by is not None:
+            told["preemptedBy"] = by
+        return told
 
     def _used_by(self, seen: SeenClaim) -> dict[str, str] | None:
         for consumer in seen.claim.reserved_for:

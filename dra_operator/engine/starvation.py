@@ -5,9 +5,12 @@ from __future__ import annotations
 from dra_operator.allocator import Candidates
 from dra_operator.api.core import Pod
 from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.state import State, claim_reference
+from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import Hold, covered, soonest_node
 from dra_operator.queue.units import Unit, order
 
@@ -18,13 +21,17 @@ NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded
 class Starvation:
     """Marks units starved and keeps the holds of the first ones."""
 
-    def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
-        self._state, self._placer, self._alarms = state, placer, alarms
+    def __init__(
+        self, state: State, placer: Placer, budgeting: Budgeting, alarms: Alarms, preempting: Preempting
+    ) -> None:
+        self._state, self._placer, self._budgeting = state, placer, budgeting
+        self._alarms, self._preempting = alarms, preempting
 
     def refresh(self, now: float) -> None:
         """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
         state = self._state
-        for hold in state.holds:
+        self._restore()
+        for hold in sorted(state.holds, key=lambda hold: hold.rank):
             unit = state.waiting.get(hold.unit)
             found = None if unit is None else self._placer.candidates(unit)
             if unit is None or found is None or unit.impossible or hold.node not in state.ledger.nodes:
@@ -32,13 +39,18 @@ class Starvation:
                     state.drop_hold(hold.unit)
                 continue
             hold.rank = order(unit)
+            if hold.wanted:
+                continue
             before = hold.devices
-            state.holds.cover(hold.unit, covered(found, state.inventory, hold.node))
+            state.holds.cover(
+                hold.unit, self._budgeting.coverable(unit, covered(found, state.inventory, hold.node))
+            )
             if before - hold.devices:
                 state.freed()
 
     def act(self, waiting: list[Unit], now: float) -> list[Decision]:
         """After the pass: mark those that have waited too long, and hold for the first of those that compete."""
+        self._preempting.begin_pass()
         front: list[Candidates] = []
         for unit in waiting:
             if (
@@ -50,13 +62,32 @@ class Starvation:
                 continue
             _, terms = self._state.terms(unit)
             since = unit.waiting_since if unit.waiting_since is not None else now
-            if now < since + terms.starvation.after:
+            if now >= since + terms.starvation.after:
+                self._mark(unit, now)
+            else:
                 self._alarms.set(since + terms.starvation.after, unit.key.kind, unit.key.subject)
+            pod = self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+            if unit.reason and self._preempting.consider(unit, pod, now):
                 continue
-            self._mark(unit, now)
-            if terms.starvation.hold:
+            if unit.starved_since is not None and terms.starvation.hold:
                 self._hold(unit, front, now)
-        return []
+        return self._preempting.carry_on(now)
+
+    def _restore(self) -> None:
+        """Holds from before a restart come first: what comes free meanwhile is theirs."""
+        state = self._state
+        if not state.held_before:
+            return
+        for unit in state.waiting.values():
+            known = state.held_before.get(unit.claims[0])
+            if known is None or state.holds.get(unit.key) is not None or known.node not in state.ledger.nodes:
+                continue
+            wanted = known.devices if known.by_name else frozenset[DeviceId]()
+            hold = Hold(
+                unit.key, known.node, known.since, order(unit), wanted=wanted, written=True, priority=unit.priority
+            )
+            state.holds.put(hold)
+        state.held_before.clear()
 
     def _mark(self, unit: Unit, now: float) -> None:
         if unit.starved_since is not None:
@@ -80,25 +111,20 @@ class Starvation:
         front.append(found)
         if state.holds.get(unit.key) is not None:
             return
-        if not first:
+        if not first or self._budgeting.hopeless(unit):
             return
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
-        known = state.held_before.get(unit.claims[0])
-        node, since = (known[0], known[1]) if known is not None and known[0] in state.ledger.nodes else (None, now)
-        ready_at: float | None = None
-        if node is None:
-            choice = soonest_node(
-                found,
-                state.inventory,
-                lambda name: self._could_run(pod, name, now),
-                lambda uid: self._ends(uid),
-                frozenset(hold.node for hold in state.holds),
-            )
-            if choice is None:
-                return
-            node, ready_at = choice.node, choice.ready_at
-        state.holds.put(Hold(unit.key, node, since, order(unit), ready_at=ready_at))
-        state.holds.cover(unit.key, covered(found, state.inventory, node))
+        choice = soonest_node(
+            found,
+            state.inventory,
+            lambda name: self._could_run(pod, name, now),
+            self._ends,
+            frozenset(hold.node for hold in state.holds),
+        )
+        if choice is None:
+            return
+        state.holds.put(Hold(unit.key, choice.node, now, order(unit), ready_at=choice.ready_at))
+        state.holds.cover(unit.key, self._budgeting.coverable(unit, covered(found, state.inventory, choice.node)))
         for key in unit.claims:
             state.stale_reports[key] = None
 

@@ -19,9 +19,11 @@ from dra_operator.engine.usage import Usage
 from dra_operator.engine.view import SeenClaim, View
 from dra_operator.engine.writes import Writes
 from dra_operator.explain.classes import count_class
-from dra_operator.inventory import Inventory
+from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.holds import Holds
 from dra_operator.queue.nodefit import NodeLedger
+from dra_operator.queue.pluginuse import PluginUse
 from dra_operator.queue.policies import PolicyBook
 from dra_operator.queue.units import Unit, UnitKey
 
@@ -35,10 +37,20 @@ class Lost:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBefore:
+    """A hold as a report from before a restart tells it; `by_name`: victims were chosen for it."""
+
+    node: str
+    since: float
+    devices: frozenset[DeviceId]
+    by_name: bool
+
+
 @dataclass(slots=True)
 class State:
     """`waited_before` and `held_before`: since when claims waited, and on which node theirs were held since when, according to
-    reports from before a restart.
+    reports from before a restart. `preempted`: by UID, claims whose devices were taken for the unit named.
 
     `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
     room on nodes. Devices that come free are followed by `usage` and wake those only that could use them.
@@ -63,8 +75,12 @@ class State:
     layout: int = 0
     rooms: int = 0
     holds: Holds = field(default_factory=Holds)
-    held_before: dict[Key, tuple[str, float]] = field(default_factory=dict)
+    held_before: dict[Key, HeldBefore] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=Budgets)
+    budget_changes: int = 0
+    preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
+    plugins: PluginUse = field(default_factory=PluginUse)
     usage: Usage = field(init=False)
     ledger: NodeLedger = field(init=False)
     writes: Writes = field(init=False)

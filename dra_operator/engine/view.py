@@ -59,6 +59,7 @@ class View:
         self.claims: dict[Key, SeenClaim] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.priority_classes: dict[str, PriorityClass] = {}
+        self._leaving: dict[Key, None] = {}
         self._pods_of_claim: dict[Key, dict[Key, None]] = {}
         self._claims_by_uid: dict[str, Key] = {}
         self._pods_by_uid: dict[str, Key] = {}
@@ -106,6 +107,10 @@ class View:
         if old is not None:
             self._unlink(key, old)
         self.pods[key] = pod
+        if pod.meta.deleted is not None and pod.claims:
+            self._leaving[key] = None
+        else:
+            self._leaving.pop(key, None)
         self._pods_by_uid[pod.meta.uid] = key
         for claim in self.claim_keys(pod):
             self._pods_of_claim.setdefault(claim, {})[key] = None
@@ -113,6 +118,7 @@ class View:
 
     def remove_pod(self, key: Key) -> Pod | None:
         old = self.pods.pop(key, None)
+        self._leaving.pop(key, None)
         if old is not None:
             self._unlink(key, old)
         return old
@@ -125,6 +131,10 @@ class View:
                 pods.pop(key, None)
                 if not pods:
                     del self._pods_of_claim[claim]
+
+    def leaving_pods(self) -> Iterator[Pod]:
+        """Pods with claims that are being deleted."""
+        return (self.pods[key] for key in tuple(self._leaving))
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         key = self._pods_by_uid.get(uid)

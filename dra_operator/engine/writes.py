@@ -84,6 +84,9 @@ class Writes:
         allocation: Allocation | None = None,
         node: str | None = None,
     ) -> None:
+        """Note a write as sent. Raises RuntimeError if the object has one open: two could both be carried out."""
+        if decision.uid in self._open:
+            raise RuntimeError(f"{self._open[decision.uid].decision} is not settled, so this must wait: {decision}")
         self._open[decision.uid] = Write(decision, unit, version, Stage.SENT, now, allocation, node)
         self._in_flight[decision.id] = decision.uid
 
@@ -94,11 +97,15 @@ class Writes:
         if uid is None or write is None or write.decision.id != outcome.decision.id:
             return Effect.UNKNOWN, None
         if outcome.ok:
-            if isinstance(write.decision, EvictPod):
+            if isinstance(write.decision, EvictPod) and write.decision.dry_run:
                 del self._open[uid]
                 return Effect.WAIT, write
             write.stage, write.since = Stage.WRITTEN, now
             return Effect.WAIT, write
+        evicting = isinstance(write.decision, EvictPod)
+        if evicting and outcome.status == 429:
+            del self._open[uid]  # the disruption budget says no: not to be repeated, others are chosen
+            return Effect.FAILED, write
         if outcome.status in (0, 408, 429) or outcome.status >= 500:
             write.stage, write.uncertain = Stage.RETRY, write.uncertain or outcome.status != 429
             write.retry_at = now + self._retry_after * min(2 ** (write.attempts - 1), 30)

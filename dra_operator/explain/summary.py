@@ -15,11 +15,15 @@ _FINAL = frozenset({"claim", "class", "selector", "capacity", "constraint", "lim
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """`reason` is one word for programs. `final`: an error in the claim, its class or its policy, not a shortage."""
+    """`reason` is one word for programs. `final`: an error in the claim, its class or its policy, not a shortage. `lacks_node`: the pod
+    did not fit some node, so room there may help. `held`: devices that would do are held for others.
+    """
 
     reason: str
     message: str
     final: bool = False
+    lacks_node: bool = False
+    held: bool = False
 
 
 def blocker_of_failure(failed: Failed) -> Blocker:
@@ -50,16 +54,18 @@ def blocker_of_search(unsolved: Unsolved, claims: Sequence[ResourceClaim], misfi
     if unsolved.warnings and all(stats.selector_errors for stats in unsolved.requests if not stats.available):
         parts = [*errors, *parts]
         if all(stats.available == 0 and stats.allocated == 0 for stats in unsolved.requests if stats.selector_errors):
-            return Blocker("SelectorError", "; ".join(parts))
+            return Blocker("SelectorError", "; ".join(parts), lacks_node=bool(misfits))
     if not parts:
         parts.append(
             "no node has all the devices together" if len(unsolved.requests) > 1 else "no node has the devices"
         )
+    if any(stats.held for stats in unsolved.requests):
+        return Blocker("Held", "; ".join(parts), lacks_node=bool(misfits), held=True)
     if misfits and all(stats.available or stats.node for stats in unsolved.requests):
         beyond = sum(stats.node for stats in unsolved.requests)
         rest = f"; {beyond} devices there would be candidates" if beyond else ""
-        return Blocker("NoFittingNode", f"the pod does not fit {describe_misfits(misfits)}{rest}")
-    return Blocker("NoDevices", "; ".join(parts))
+        return Blocker("NoFittingNode", f"the pod does not fit {describe_misfits(misfits)}{rest}", lacks_node=True)
+    return Blocker("NoDevices", "; ".join(parts), lacks_node=bool(misfits))
 
 
 def _request_line(stats: RequestStats, claims: Sequence[ResourceClaim]) -> str | None:

@@ -26,14 +26,14 @@ def find_collisions(usage: Usage, offers: Mapping[DeviceId, Offer], devices: Ite
     """The collisions these devices take part in."""
     found: list[Collision] = []
     pools: dict[PoolId, Pool] = {}
-    for id in dict.fromkeys(devices):
-        occupancy = usage.by_device.get(id)
+    for device_id in dict.fromkeys(devices):
+        occupancy = usage.by_device.get(device_id)
         if occupancy is None:
             continue
-        offer = offers.get(id)
+        offer = offers.get(device_id)
         reason = _overused(occupancy, offer)
         if reason is not None:
-            found.append(Collision(id, occupancy.users, f"device {id} {reason}"))
+            found.append(Collision(device_id, occupancy.users, f"device {device_id} {reason}"))
         if offer is not None and offer.device.consumes:
             pools[offer.pool.id] = offer.pool
     for pool in pools.values():

@@ -34,7 +34,7 @@ class Features:
         """
         if names is None:
             return DEFAULT_1_37
-        chosen = dict(names) if isinstance(names, Mapping) else {name: True for name in names}
+        chosen = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, True)
         known = {_api_name(item.name): item.name for item in fields(cls)}
         unknown = sorted(set(chosen) - set(known))
         if unknown:

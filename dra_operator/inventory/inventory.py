@@ -33,6 +33,8 @@ class Inventory:
     def __init__(self, features: Features = DEFAULT_1_37) -> None:
         self.features = features
         self.version = 0
+        #: Grows when a class changes.
+        self.class_version = 0
         #: Grows when devices may have got other positions or homes.
         self.published = 0
         self.classes: dict[str, DeviceClass] = {}
@@ -55,23 +57,23 @@ class Inventory:
 
     # -- published objects ---------------------------------------------------------------------------------------------------
 
-    def apply_slice(self, slice: ResourceSlice) -> None:
-        id = PoolId(slice.driver, slice.pool)
-        if self._slices.get(slice.name, id) != id:
-            self.remove_slice(slice.name)
-        self._slices[slice.name] = id
-        pool = self.pools.get(id)
+    def apply_slice(self, resource_slice: ResourceSlice) -> None:
+        pool_id = PoolId(resource_slice.driver, resource_slice.pool)
+        if self._slices.get(resource_slice.name, pool_id) != pool_id:
+            self.remove_slice(resource_slice.name)
+        self._slices[resource_slice.name] = pool_id
+        pool = self.pools.get(pool_id)
         if pool is None:
-            pool = self.pools[id] = Pool(id)
-        pool.slices[slice.name] = slice
-        self._stale_pools.add(id)
+            pool = self.pools[pool_id] = Pool(pool_id)
+        pool.slices[resource_slice.name] = resource_slice
+        self._stale_pools.add(pool_id)
         self.version += 1
 
     def remove_slice(self, name: str) -> None:
-        id = self._slices.pop(name, None)
-        if id is not None:
-            del self.pools[id].slices[name]
-            self._stale_pools.add(id)
+        pool_id = self._slices.pop(name, None)
+        if pool_id is not None:
+            del self.pools[pool_id].slices[name]
+            self._stale_pools.add(pool_id)
             self.version += 1
 
     def apply_taint_rule(self, rule: DeviceTaintRule) -> None:
@@ -101,10 +103,12 @@ class Inventory:
         if known is not None and known.selectors == device_class.selectors and known.config == device_class.config:
             return
         self.classes[device_class.name] = device_class
+        self.class_version += 1
         self.version += 1
 
     def remove_class(self, name: str) -> None:
         if self.classes.pop(name, None) is not None:
+            self.class_version += 1
             self.version += 1
 
     # -- usage ---------------------------------------------------------------------------------------------------------------
@@ -115,10 +119,11 @@ class Inventory:
 
     def use_devices(self, uid: str, uses: tuple[Use, ...]) -> None:
         """As `use`, from what `uses_of` returns."""
-        old = self.usage.remove(uid) if uid in self.usage.by_claim else ()
-        if old == uses:
-            self.usage.add(uid, uses)
-            return
+        old: tuple[Use, ...] = ()
+        if uid in self.usage.by_claim:
+            if self.usage.by_claim[uid] == uses:
+                return
+            old = self.usage.remove(uid)
         self.usage.add(uid, uses)
         self._occupied((*old, *uses) if old else uses)
 
@@ -152,23 +157,24 @@ class Inventory:
         self.refresh()
         return Snapshot(self)
 
-    def device(self, id: DeviceId) -> Device | None:
+    def device(self, device_id: DeviceId) -> Device | None:
         """A device as currently published, with the taints of rules; None if it is gone or its pool not usable."""
         self.refresh()
-        offer = self._offers.get(id)
+        offer = self._offers.get(device_id)
         if offer is None:
             return None
         return offer.device if offer.taints == offer.device.taints else replace(offer.device, taints=offer.taints)
 
     def devices_of(self, slice_name: str) -> list[DeviceId]:
         """What a slice publishes, usable or not."""
-        id = self._slices.get(slice_name)
-        if id is None:
+        pool_id = self._slices.get(slice_name)
+        if pool_id is None:
             return []
-        return [DeviceId(id.driver, id.pool, device.name) for device in self.pools[id].slices[slice_name].devices]
+        devices = self.pools[pool_id].slices[slice_name].devices
+        return [DeviceId(pool_id.driver, pool_id.pool, device.name) for device in devices]
 
-    def offer(self, id: DeviceId) -> Offer | None:
-        return self._offers.get(id)
+    def offer(self, device_id: DeviceId) -> Offer | None:
+        return self._offers.get(device_id)
 
     def offers(self) -> Iterable[Offer]:
         """Everything published that is usable, pool by pool."""
@@ -190,26 +196,34 @@ class Inventory:
         if missing:
             self._linked = tuple(sorted((*self._linked, *missing)))
         if wider:
-            for offer in self._offers.values():
-                offer.kind = None
-        if wider or missing:
-            self._stale_nodes.update(name for name, record in self.nodes.items() if record.node is not None)
-            self.refresh()
+            self._forget_kinds()
+        elif missing and not all(self.kinds.covers(name) for name in missing):
+            self._stale_nodes.update(self.node_names)
+        self.refresh()
+
+    def _forget_kinds(self) -> None:
+        """The projection changed: every device may be of another kind."""
+        for offer in self._offers.values():
+            offer.kind = None
+        self._stale_nodes.update(self.node_names)
 
     # -- working out changes -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Work out all changes since the last time."""
+        if not self._stale_pools and not self._stale_nodes:
+            return
         if self._stale_pools:
-            for id in self._stale_pools:
-                self._read_pool(self.pools[id])
+            for pool_id in self._stale_pools:
+                self._read_pool(self.pools[pool_id])
             self._stale_pools.clear()
+        if self.kinds.outgrown():
+            self._forget_kinds()
         if self._stale_nodes:
             for name in self._stale_nodes:
                 self._view_node(name)
             self._stale_nodes.clear()
             self.published += 1
-            self.states.forget_unused()
 
     def _node_changed(self, record: NodeRecord) -> None:
         """A node appeared, went, or has other labels: look again at what it can reach, and at nothing else."""
@@ -219,21 +233,23 @@ class Inventory:
             names.discard(name)
             if record.node is not None and selector.matches(name, record.node.labels):
                 names.add(name)
-        for id, pool in self.pools.items():
-            if not pool.by_label or id in self._stale_pools:
+        for pool_id, pool in self.pools.items():
+            if not pool.by_label or pool_id in self._stale_pools:
                 continue
-            reached = any(self._reaches(slice, record) for slice in pool.content.slices)
+            reached = any(self._reaches(resource_slice, record) for resource_slice in pool.content.slices)
             if reached != (name in pool.reach):
                 (pool.reach.add if reached else pool.reach.discard)(name)
-                (self._pools_at.setdefault(name, set()).add if reached else self._pools_at[name].discard)(id)
+                (self._pools_at.setdefault(name, set()).add if reached else self._pools_at[name].discard)(pool_id)
         self._stale_nodes.add(name)
         self.version += 1
 
-    def _reaches(self, slice: ResourceSlice, record: NodeRecord) -> bool:
+    def _reaches(self, resource_slice: ResourceSlice, record: NodeRecord) -> bool:
         """Is any device of the slice for this node?"""
-        sources: Iterable[ResourceSlice | Device] = (slice,)
-        if slice.per_device_node_selection:
-            sources = slice.devices if self.features.partitionable_devices else ()
+        if resource_slice.shared_counters and not self.features.partitionable_devices:
+            return False
+        sources: Iterable[ResourceSlice | Device] = (resource_slice,)
+        if resource_slice.per_device_node_selection:
+            sources = resource_slice.devices if self.features.partitionable_devices else ()
         return any(source.node_name == record.name or self._selects(source, record) for source in sources)
 
     def _selects(self, source: ResourceSlice | Device, record: NodeRecord) -> bool:
@@ -249,18 +265,22 @@ class Inventory:
             self._offers.pop(offer.id, None)
         old_reach = pool.reach
         pool.content = content = read_pool(pool, self.features)
+        pool.version += 1
         pool.here, pool.shared = {}, []
         pool.binding = {
-            slice.name for slice in content.slices if any(device.binding_conditions for device in slice.devices)
+            resource_slice.name
+            for resource_slice in content.slices
+            if any(device.binding_conditions for device in resource_slice.devices)
         }
-        pool.by_label = any(slice.node_name is None for slice in content.slices)
+        pool.by_label = any(resource_slice.node_name is None for resource_slice in content.slices)
         reach: set[str] = set()
-        for slice in content.slices:
-            reach |= self._reach_of_slice(slice)
+        for resource_slice in content.slices:
+            reach |= self._reach_of_slice(resource_slice)
         tied = bool(content.counter_sets)
         seen_at: set[str | None] = set()
         for offer in content.offers:
             self._offers[offer.id] = offer
+            self.kinds.observe(offer.id.driver, offer.device)
             offer.taints = offer.device.taints + self._rules.taints(offer.id)
             name = offer.device.node_name if offer.slice.per_device_node_selection else offer.slice.node_name
             seen_at.add(name)
@@ -281,17 +301,19 @@ class Inventory:
         if not pool.slices:
             del self.pools[pool.id]
 
-    def _reach_of_slice(self, slice: ResourceSlice) -> set[str]:
-        if slice.node_name is not None:
-            return {slice.node_name}
-        if slice.all_nodes:
+    def _reach_of_slice(self, resource_slice: ResourceSlice) -> set[str]:
+        if resource_slice.shared_counters and not self.features.partitionable_devices:
+            return set()
+        if resource_slice.node_name is not None:
+            return {resource_slice.node_name}
+        if resource_slice.all_nodes:
             return self._everywhere()
-        if slice.node_selector is not None:
-            return self._where(slice.node_selector)
-        if not slice.per_device_node_selection or not self.features.partitionable_devices:
+        if resource_slice.node_selector is not None:
+            return self._where(resource_slice.node_selector)
+        if not resource_slice.per_device_node_selection or not self.features.partitionable_devices:
             return set()
         reach: set[str] = set()
-        for device in slice.devices:
+        for device in resource_slice.devices:
             if device.node_name is not None:
                 reach.add(device.node_name)
             elif device.all_nodes:
@@ -322,7 +344,7 @@ class Inventory:
             record.view = None
             self.states.move(record)
             return
-        pools = [self.pools[id] for id in self._pools_at.get(name, ()) if id in self.pools]
+        pools = [self.pools[pool_id] for pool_id in self._pools_at.get(name, ()) if pool_id in self.pools]
         parts: list[tuple[tuple[bool, str, str], Pool, list[Offer]]] = []
         for pool in pools:
             offers = pool.here.get(name, [])
@@ -351,7 +373,7 @@ class Inventory:
             if offer.home is not None:
                 offer.position = position
                 self._mark(record, offer)
-        record.view = self.states.view(record, self._linked)
+        record.view = self.states.view(record, [name for name in self._linked if not self.kinds.covers(name)])
         self.states.move(record)
 
     def _retaint(self, selections: Iterable[Selection]) -> None:
@@ -370,44 +392,50 @@ class Inventory:
             found = self.pools.get(PoolId(driver, pool))
             return [] if found is None else [found]
         return [
-            item for id, item in self.pools.items() if driver in (None, id.driver) and pool in (None, id.pool)
+            item
+            for pool_id, item in self.pools.items()
+            if driver in (None, pool_id.driver) and pool in (None, pool_id.pool)
         ]
 
     def _occupied(self, uses: Iterable[Use]) -> None:
         """The occupancy of these devices changed."""
         self.version += 1
         moved: list[NodeRecord] = []
+        record: NodeRecord | None = None
         for use in uses:
-            offer = self._offers.get(use.device)
+            offer = self._offers.get(use[0])
             if offer is None:
                 continue
-            if offer.home is None:
+            home = offer.home
+            if home is None:
                 offer.pool.usage_version += 1
                 self.states.note(offer.pool)
                 continue
-            record = self.nodes.get(offer.home)
-            if record is None or record.view is None or offer.position < 0:
-                continue
-            self._mark(record, offer)
-            if record not in moved:
-                moved.append(record)
+            # Most claims take devices of one node.
+            if record is None or record.name != home:
+                record = self.nodes.get(home)
+                if record is None:
+                    continue
+                if record not in moved:
+                    moved.append(record)
+            if record.view is not None and offer.position >= 0:
+                self._mark(record, offer)
         for record in moved:
-            self.states.move(record)
+            if record.view is not None:
+                self.states.move(record)
 
     def _mark(self, record: NodeRecord, offer: Offer) -> None:
         """Bring a node's own record of a device up to date."""
+        position = offer.position
         occupancy = self.usage.by_device.get(offer.id)
-        bit = 1 << offer.position
         if occupancy is None:
-            record.used &= ~bit
-            record.shares.pop(offer.position, None)
-            return
-        if occupancy.whole or not offer.device.allow_multiple:
-            record.used |= bit
+            record.used &= ~(1 << position)
+        elif occupancy.whole or not offer.device.allow_multiple:
+            record.used |= 1 << position
         else:
-            record.used &= ~bit
-        key = occupancy.key
-        if key is None:
-            record.shares.pop(offer.position, None)
-        else:
-            record.shares[offer.position] = key
+            record.used &= ~(1 << position)
+        key = None if occupancy is None or not occupancy.shares else occupancy.key
+        if key is not None:
+            record.shares[position] = key
+        elif record.shares:
+            record.shares.pop(position, None)

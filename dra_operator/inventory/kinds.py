@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dra_operator.api.slices import AttributeValue, Device
 from dra_operator.api.semver import Semver
+from dra_operator.api.slices import AttributeValue, Device
 from dra_operator.api.taints import BLOCKING_EFFECTS, Taint
 
 #: An attribute by domain and name; the domain of an unqualified name is the driver. Name None: all of the domain.
@@ -37,20 +37,66 @@ class Kind:
 
 
 class Kinds:
-    """Interns kinds under a projection that only ever grows."""
+    """Interns kinds under a projection.
+
+    In it are the attributes that somebody reads, and from the start those with few values (`FEW`): they hardly tell apart more
+    kinds, and having them saves doing everything anew for the first one who reads them.
+    """
+
+    FEW = 16
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self._read: set[Attribute] = set()
         self._read_all = False
         self._domains: set[str] = set()
-        self._raw_names: dict[str, tuple[str, ...]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        #: Values seen of each published name, by driver; None once there are too many.
+        self._values: dict[str, dict[str, set[object] | None]] = {}
+        self._outgrown = False
         self._count = 0
 
     @property
     def read(self) -> frozenset[Attribute] | None:
-        """The projection; None when every attribute is read."""
+        """The attributes somebody reads; None when every one is read."""
         return None if self._read_all else frozenset(self._read)
+
+    def observe(self, driver: str, device: Device) -> None:
+        """Take note of a device before kinds are asked for."""
+        known = self._values.setdefault(driver, {})
+        for name, value in device.attributes.items():
+            if name not in known:
+                known[name] = {typed(value)}
+                self._names.pop(driver, None)
+                continue
+            values = known[name]
+            if values is None:
+                continue
+            values.add(typed(value))
+            if len(values) > self.FEW:
+                known[name] = None
+                if not self._is_read(driver, name):
+                    self._names.pop(driver, None)
+                    self._outgrown = True
+
+    def outgrown(self) -> bool:
+        """True, once, if an attribute has left the projection since the last call: all kinds are to be asked for anew."""
+        if not self._outgrown:
+            return False
+        self._outgrown = False
+        self._kinds.clear()
+        return True
+
+    def covers(self, name: str) -> bool:
+        """Do kinds tell apart the values of a fully qualified attribute, whoever publishes it?"""
+        if self._read_all:
+            return True
+        domain, _, bare = name.partition("/")
+        for driver, known in self._values.items():
+            for published in (name, bare) if domain == driver else (name,):
+                if known.get(published, ()) is None and not self._is_read(driver, published):
+                    return False
+        return True
 
     def require(self, attributes: Iterable[Attribute] | None) -> bool:
         """Widen the projection (None: to everything). True if kinds interned before may now be too coarse."""
@@ -64,9 +110,25 @@ class Kinds:
                 return False
             self._read |= missing
             self._domains |= {domain for domain, name in missing if name is None}
-        self._raw_names.clear()
+            if not any(self._leaves_out(*attribute) for attribute in missing):
+                return False
+        self._names.clear()
         self._kinds.clear()
         return True
+
+    def _leaves_out(self, domain: str, name: str | None) -> bool:
+        """Is an attribute that was not read so far, or any of a domain, outside the projection?"""
+        for driver, known in self._values.items():
+            for published, values in known.items():
+                where, _, bare = published.rpartition("/")
+                if (where or driver) == domain and name in (None, bare) and values is None:
+                    return True
+        return False
+
+    def _is_read(self, driver: str, published: str) -> bool:
+        where, _, bare = published.rpartition("/")
+        domain = where or driver
+        return self._read_all or domain in self._domains or (domain, bare) in self._read
 
     def of(self, driver: str, device: Device, taints: tuple[Taint, ...], skips_node: bool) -> Kind:
         """The kind of a device with these taints (its own and those of rules)."""
@@ -100,31 +162,16 @@ class Kinds:
         attributes = device.attributes
         if not attributes:
             return
-        names: Iterable[str] = self._raw(driver)
-        if self._read_all:
-            names = sorted(attributes)
-        elif self._domains:
-            domains = self._domains
-            whole = {name for name in attributes if _domain(name, driver) in domains}
-            names = sorted(whole.union(names)) if whole else names
+        names = self._names.get(driver)
+        if names is None:
+            known = self._values.get(driver, {})
+            names = self._names[driver] = tuple(
+                sorted(name for name, values in known.items() if values is not None or self._is_read(driver, name))
+            )
         for name in names:
             if name in attributes:
                 yield name
                 yield typed(attributes[name])
-
-    def _raw(self, driver: str) -> tuple[str, ...]:
-        """The names under which this driver's devices may publish what is read."""
-        names = self._raw_names.get(driver)
-        if names is None:
-            found = {f"{domain}/{name}" for domain, name in self._read if name is not None}
-            found |= {name for domain, name in self._read if name is not None and domain == driver}
-            names = self._raw_names[driver] = tuple(sorted(found))
-        return names
-
-
-def _domain(name: str, driver: str) -> str:
-    domain, slash, _ = name.partition("/")
-    return domain if slash else driver
 
 
 def typed(value: AttributeValue) -> object:

@@ -17,14 +17,24 @@ class Offer:
     """One published device of a pool's current generation, with what rules add to it.
 
     `home` is the one node that can use it, or None if several can (or if counters tie it to devices of other nodes).
-    `position` is its place in its home's view. `rank` orders it within the pool.
+    `position` is its place in its home's view. `rank` orders it within the pool. `plain`: it is for one node by name, and an
+    allocation of it says nothing but its name.
     """
 
-    __slots__ = ("device", "home", "id", "kind", "pool", "position", "rank", "slice", "taints")
+    __slots__ = ("device", "home", "id", "kind", "plain", "pool", "position", "rank", "slice", "taints")
 
-    def __init__(self, id: DeviceId, device: Device, slice: ResourceSlice, pool: Pool, rank: int) -> None:
-        self.id, self.device, self.slice, self.pool, self.rank = id, device, slice, pool, rank
+    def __init__(
+        self, device_id: DeviceId, device: Device, resource_slice: ResourceSlice, pool: Pool, rank: int
+    ) -> None:
+        self.id, self.device, self.slice, self.pool, self.rank = device_id, device, resource_slice, pool, rank
         self.taints = device.taints
+        self.plain = (
+            source_of(self).node_name is not None
+            and not device.allow_multiple
+            and not device.binding_conditions
+            and not device.binding_failure_conditions
+            and not resource_slice.skip_node_operations
+        )
         self.home: str | None = None
         self.position = -1
         self.kind: Kind | None = None
@@ -52,10 +62,21 @@ class Content:
 class Pool:
     """The slices of one pool, of all generations, and what they currently offer. Computed anew when a slice changes."""
 
-    __slots__ = ("binding", "by_label", "content", "here", "id", "reach", "shared", "slices", "usage_version")
+    __slots__ = (
+        "binding",
+        "by_label",
+        "content",
+        "here",
+        "id",
+        "reach",
+        "shared",
+        "slices",
+        "usage_version",
+        "version",
+    )
 
-    def __init__(self, id: PoolId) -> None:
-        self.id = id
+    def __init__(self, pool_id: PoolId) -> None:
+        self.id = pool_id
         self.slices: dict[str, ResourceSlice] = {}
         self.content = EMPTY
         #: Offers by the one node that sees them, in order; and those that several nodes may see.
@@ -67,6 +88,8 @@ class Pool:
         self.by_label = False
         #: Names of slices with a device that has binding conditions.
         self.binding: set[str] = set()
+        #: Grows with every reading.
+        self.version = 0
         #: Grows when the usage of a device without a home changes.
         self.usage_version = 0
 
@@ -83,47 +106,57 @@ def read_pool(pool: Pool, features: Features) -> Content:
     """What the pool's slices currently offer."""
     if not pool.slices:
         return EMPTY
-    generation = max(slice.generation for slice in pool.slices.values())
+    generation = max(item.generation for item in pool.slices.values())
     published = sorted(
-        (slice for slice in pool.slices.values() if slice.generation == generation), key=lambda slice: slice.name
+        (item for item in pool.slices.values() if item.generation == generation), key=lambda item: item.name
     )
-    current = tuple(slice for slice in published if features.compatibility_groups or not _has_groups(slice))
-    counts = {slice.slice_count for slice in published}
+    current = tuple(item for item in published if features.compatibility_groups or not _has_groups(item))
+    counts = {resource_slice.slice_count for resource_slice in published}
     if len(counts) > 1:
-        reason = f"slices of generation {generation} disagree on resourceSliceCount ({', '.join(map(str, sorted(counts)))})"
+        reason = (
+            f"slices of generation {generation} disagree on resourceSliceCount ({', '.join(map(str, sorted(counts)))})"
+        )
         return Content(generation, current, reason, None, (), ())
     expected = counts.pop()
     if len(current) != expected:
         reason = f"{len(current)} of {expected} slices of generation {generation}"
         return Content(generation, current, reason, None, (), ())
-    counter_sets = tuple(item for slice in current for item in slice.shared_counters) if features.partitionable_devices else ()
+    counter_sets = (
+        tuple(item for resource_slice in current for item in resource_slice.shared_counters)
+        if features.partitionable_devices
+        else ()
+    )
     invalid = _duplicate_device(current) or (
         _broken_counters(current, counter_sets) if features.partitionable_devices else None
     )
     if invalid is not None:
         return Content(generation, current, None, invalid, (), ())
     offers: list[Offer] = []
-    for slice in current:
-        if slice.shared_counters or (slice.per_device_node_selection and not features.partitionable_devices):
+    for resource_slice in current:
+        if resource_slice.shared_counters or (
+            resource_slice.per_device_node_selection and not features.partitionable_devices
+        ):
             continue
-        for device in slice.devices:
-            offers.append(Offer(DeviceId(pool.id.driver, pool.id.pool, device.name), device, slice, pool, len(offers)))
+        for device in resource_slice.devices:
+            offers.append(
+                Offer(DeviceId(pool.id.driver, pool.id.pool, device.name), device, resource_slice, pool, len(offers))
+            )
     return Content(generation, current, None, None, tuple(offers), counter_sets)
 
 
-def _has_groups(slice: ResourceSlice) -> bool:
-    return any(item.compatibility_groups for device in slice.devices for item in device.consumes)
+def _has_groups(resource_slice: ResourceSlice) -> bool:
+    return any(item.compatibility_groups for device in resource_slice.devices for item in device.consumes)
 
 
 def _duplicate_device(slices: tuple[ResourceSlice, ...]) -> str | None:
     seen: dict[str, str] = {}
-    for slice in slices:
-        if slice.shared_counters:
+    for resource_slice in slices:
+        if resource_slice.shared_counters:
             continue
-        for device in slice.devices:
+        for device in resource_slice.devices:
             if device.name in seen:
-                return f"device name {device.name} is used twice (slices {seen[device.name]} and {slice.name})"
-            seen[device.name] = slice.name
+                return f"device name {device.name} is used twice (slices {seen[device.name]} and {resource_slice.name})"
+            seen[device.name] = resource_slice.name
     return None
 
 
@@ -133,10 +166,10 @@ def _broken_counters(slices: tuple[ResourceSlice, ...], counter_sets: tuple[Coun
         if item.name in known:
             return f"counter set {item.name} is defined twice"
         known[item.name] = item
-    for slice in slices:
-        if slice.shared_counters:
+    for resource_slice in slices:
+        if resource_slice.shared_counters:
             continue
-        for device in slice.devices:
+        for device in resource_slice.devices:
             for use in device.consumes:
                 if use.counter_set not in known:
                     return f"device {device.name} consumes from counter set {use.counter_set}, which no slice defines"

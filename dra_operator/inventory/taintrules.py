@@ -43,12 +43,12 @@ class TaintRules:
             del self._by_selection[selection]
         return [selection]
 
-    def taints(self, id: DeviceId) -> tuple[Taint, ...]:
+    def taints(self, device_id: DeviceId) -> tuple[Taint, ...]:
         """What the rules add to a device, in the order of the rules' names."""
         if not self._by_selection:
             return ()
         found: dict[str, Taint] = {}
-        for selection in product((id.driver, None), (id.pool, None), (id.device, None)):
+        for selection in product((device_id.driver, None), (device_id.pool, None), (device_id.device, None)):
             found.update(self._by_selection.get(selection, {}))
         return tuple(found[name] for name in sorted(found))
 

@@ -21,6 +21,10 @@ class Use(NamedTuple):
     share: Mapping[str, Quantity] | None
 
 
+#: Shared by all devices that are taken whole; replaced before the first share is added.
+_NOTHING: dict[str, int] = {}
+
+
 class Occupancy:
     """Who takes one device. `consumed` sums the shares, in 10^-9, by capacity name."""
 
@@ -29,7 +33,7 @@ class Occupancy:
     def __init__(self) -> None:
         self.whole: list[str] = []
         self.shares: list[str] = []
-        self.consumed: dict[str, int] = {}
+        self.consumed: dict[str, int] = _NOTHING
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -62,6 +66,8 @@ class Usage:
                 occupancy.whole.append(uid)
                 continue
             occupancy.shares.append(uid)
+            if occupancy.consumed is _NOTHING:
+                occupancy.consumed = {}
             for name, amount in share.items():
                 occupancy.consumed[name] = occupancy.consumed.get(name, 0) + amount.nano
 
@@ -88,10 +94,12 @@ class Usage:
 def uses_of(allocation: Allocation) -> tuple[Use, ...]:
     """What an allocation takes. A result is a share if it has a share ID or consumed capacity."""
     return tuple(
-        Use(
-            DeviceId(result.driver, result.pool, result.device),
-            result.consumed_capacity if result.share_id is not None or result.consumed_capacity else None,
-        )
-        for result in allocation.results
-        if not result.admin_access
+        [
+            Use(
+                DeviceId(result.driver, result.pool, result.device),
+                result.consumed_capacity if result.share_id is not None or result.consumed_capacity else None,
+            )
+            for result in allocation.results
+            if not result.admin_access
+        ]
     )

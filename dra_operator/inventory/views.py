@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dra_operator.api.core import Node
 from dra_operator.api.selectors import NodeSelector, node_by_name
@@ -59,15 +60,25 @@ class View:
         self.broken = tuple(section for section in sections if section.status is not None)
 
 
-class State:
-    """A view and what is taken of the devices only one node sees. `nodes` are the nodes in this state, by name."""
+class Waiter(Protocol):
+    """Somebody who put a state without nodes aside."""
 
-    __slots__ = ("journaled", "nodes", "seq", "shares", "used", "view")
+    def returned(self, state: State) -> None:
+        """The state has nodes again."""
+
+
+class State:
+    """A view and what is taken of the devices only one node sees. `nodes` are the nodes in this state, by name.
+
+    `waiting`: who wants to know when it has nodes again.
+    """
+
+    __slots__ = ("nodes", "seq", "shares", "used", "view", "waiting")
 
     def __init__(self, seq: int, view: View, used: int, shares: Shares) -> None:
         self.seq, self.view, self.used, self.shares = seq, view, used, shares
         self.nodes: list[str] = []
-        self.journaled = False
+        self.waiting: list[Waiter] = []
 
 
 class NodeRecord:
@@ -92,17 +103,20 @@ class NodeRecord:
 
 
 class States:
-    """Interns views and states, and keeps a journal of states that got their first node (and of shared pools whose usage changed).
+    """Interns views and states, and keeps a journal of new states (and of shared pools whose usage changed).
 
-    A reader of the journal that remembers how far it has read learns of every state it has not seen with nodes yet.
+    A reader of the journal that remembers how far it has read learns of every state; where it puts one aside because it has no
+    nodes, it enters itself in `State.waiting`.
     """
 
     _JOURNAL_LIMIT = 65_536
+    _STATES_LIMIT = 8192
 
     def __init__(self) -> None:
         self._views: dict[tuple[object, ...], View] = {}
         self._states: dict[tuple[int, int, Shares], State] = {}
         self._count = 0
+        self._limit = self._STATES_LIMIT
         self.journal: list[State | Pool] = []
         self.journal_start = 0
 
@@ -115,7 +129,9 @@ class States:
         key = (
             record.skips_allowed and any(_kind(offer).skips_node for offer in record.offers),
             tuple(_section_key(section) for section in record.sections),
-            tuple(_kind(offer).seq if offer.home is not None else (offer.id, _kind(offer).seq) for offer in record.offers),
+            tuple(
+                _kind(offer).seq if offer.home is not None else (offer.id, _kind(offer).seq) for offer in record.offers
+            ),
             tuple(_linked(name, record.offers) for name in linked),
         )
         view = self._views.get(key)
@@ -136,19 +152,21 @@ class States:
             if new is None:
                 self._count += 1
                 new = self._states[key] = State(self._count, record.view, record.used, shares)
+                self.note(new)
         if new is old:
             return
         name = record.name
         if old is not None:
             del old.nodes[bisect_left(old.nodes, name)]
-            if not old.nodes:
-                self._emptied(old)
         record.state = new
         if new is not None:
             insort(new.nodes, name)
-            if not new.journaled:
-                new.journaled = True
-                self.note(new)
+            if new.waiting:
+                waiting, new.waiting = new.waiting, []
+                for waiter in waiting:
+                    waiter.returned(new)
+        if len(self._states) > self._limit:
+            self._forget_unused()
 
     def note(self, item: State | Pool) -> None:
         """Append to the journal; readers that are too far behind must start over."""
@@ -158,22 +176,20 @@ class States:
             del self.journal[:drop]
             self.journal_start += drop
 
+    def known(self) -> list[State]:
+        """All states, also those without nodes."""
+        return list(self._states.values())
+
     def populated(self) -> list[State]:
         """All states with nodes."""
         return [state for state in self._states.values() if state.nodes]
 
-    def forget_unused(self) -> None:
-        """Drop states without nodes once there are far more of them than of the others."""
-        if len(self._states) > 8192:
-            live = {key: state for key, state in self._states.items() if state.nodes}
-            if len(live) * 4 < len(self._states):
-                self._states = live
-                views = {state.view.seq for state in live.values()}
-                self._views = {key: view for key, view in self._views.items() if view.seq in views}
-
-    def _emptied(self, state: State) -> None:
-        # Readers drop states without nodes when they meet them, so the next first node must be journaled again.
-        state.journaled = False
+    def _forget_unused(self) -> None:
+        """Drop states without nodes, and views without states: usage may never come back to most of them."""
+        self._states = {key: state for key, state in self._states.items() if state.nodes}
+        views = {state.view for state in self._states.values()}
+        self._views = {key: view for key, view in self._views.items() if view in views}
+        self._limit = max(self._STATES_LIMIT, 4 * len(self._states))
 
 
 def _kind(offer: Offer) -> Kind:
@@ -186,7 +202,7 @@ def _section_key(section: Section) -> tuple[object, ...]:
     if section.status is not None:
         return (pool.id.driver, section.status, section.start)
     if not section.local:
-        return (pool.id, section.start, section.stop)
+        return (pool, pool.version, section.start, section.stop)
     counters = tuple(
         (item.name, tuple((name, amount.nano) for name, amount in sorted(item.counters.items())))
         for item in pool.content.counter_sets

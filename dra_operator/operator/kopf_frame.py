@@ -23,6 +23,7 @@ import structlog
 
 from dra_operator.cluster.kubernetes.connection import Connection
 from dra_operator.cluster.rest import Resource
+from dra_operator.operator.kopf_storages import NoDiffBase, NoProgress
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import Settings
 from dra_operator.operator.watches import Watches
@@ -171,6 +172,8 @@ def kopf_settings(settings: Settings) -> kopf.OperatorSettings:
     tuned.scanning.disabled = True
     # Kopf would send us SIGKILL ten minutes after its own end, which for us is a restart.
     tuned.process.ultimate_exiting_timeout = None
+    tuned.persistence.diffbase_storage = NoDiffBase()
+    tuned.persistence.progress_storage = NoProgress()
     tuned.watching.chunk_size = settings.watch.page
     tuned.watching.inactivity_timeout = settings.kopf.inactivity
     tuned.watching.connect_timeout = settings.client.connect_timeout

@@ -94,6 +94,7 @@ class Loop:
         self._decided_in = 0.0
         self._generation = 0
         self._broken: dict[tuple[str, Key], int] = {}
+        self._spoilt: Exception | None = None
         self._crashes = 0
         self._crashed_at = float("-inf")
         self._pause = 0.0
@@ -170,6 +171,8 @@ class Loop:
         """Take in what has come, then decide if that is called for. Never raises, never awaits."""
         self.last_turn = self._steady()
         self._take_in()
+        if self._spoilt and not self._inbox and (self._recovery is None or self._recovery.done()):
+            self._crash(self._spoilt)
         if self._wanted():
             self._decide()
 
@@ -194,10 +197,13 @@ class Loop:
                         engine.synced(kind)
         except Exception as error:
             if isinstance(item, Observed):
-                # Left aside until it changes, or the next engine would fall over the same object.
+                # Left aside until it changes, or the next engine would fall over the same object. The rest is still
+                # heard before this engine goes, so that one restart finds all that break it.
                 self._broken[(item.kind, item.key)] = revision_of(item.item)
                 log.error("an object breaks the engine and is left aside", kind=item.kind, object=str(item.key))
-            self._crash(error)
+                self._spoilt = self._spoilt or error
+            else:
+                self._crash(error)
             return
         self._due = True
 
@@ -224,7 +230,9 @@ class Loop:
     def _note(self, outcome: Outcome) -> None:
         decision = outcome.decision
         if not outcome.ok:
-            log.info(
+            # A conflict or an object that is gone is what happens between two watchers of one world.
+            level = log.debug if outcome.status in (404, 409) else log.info
+            level(
                 "write failed",
                 decision=type(decision).__name__, status=outcome.status, reason=outcome.reason, message=outcome.message,
             )  # fmt: skip
@@ -234,7 +242,7 @@ class Loop:
                 self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
 
     def _wanted(self) -> bool:
-        if self._engine is None or self._writer is None or self._stopped or not self._leading:
+        if self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading:
             return False
         if self._writer.urgent_waiting > self._settings.ahead:
             return False  # its outcomes will wake us
@@ -295,7 +303,7 @@ class Loop:
         self._replace_engine(self._pause, "EngineRestart")
 
     def _replace_engine(self, pause: float, reason: str) -> None:
-        self._engine = None
+        self._engine = self._spoilt = None
         self._wake = None
         self._generation += 1
         self._pause = pause

@@ -53,6 +53,14 @@ class Budget:
             desired=int(status.get("desiredHealthy") or 0),
         )
 
+    @property
+    def needs_label(self) -> tuple[str, str] | None:
+        """A label without which no pod is selected, where there is one."""
+        for item in () if self.selector is None else self.selector.requirements:
+            if item.operator == "In" and len(item.values) == 1:
+                return item.key, item.values[0]
+        return None
+
     def spares(self, pod: PodRef) -> bool:
         """May the pod go without being counted? Pods that are not ready: always, or while enough others are healthy."""
         if pod.ready:
@@ -81,6 +89,11 @@ class Budgets:
         self._exhausted: set[Key] = set()
         self._spent: Counter[Key] = Counter()
         self._matches: dict[str, tuple[PodRef, tuple[Budget, ...]]] = {}
+        self._likely: dict[str, dict[tuple[str, str] | None, list[Budget]]] = {}
+
+    def __bool__(self) -> bool:
+        """Is there any budget?"""
+        return bool(self._budgets)
 
     def apply(self, raw: dict[str, Any]) -> bool:
         """Add or replace; returns whether something changed that evictions depend on.
@@ -119,6 +132,13 @@ class Budgets:
             if isinstance(key, Key):
                 self._spent[key] += 1
 
+    def refund(self, pods: Sequence[PodRef]) -> None:
+        """Take back `spend`: these evictions will not be asked for after all."""
+        for pod in pods:
+            key = self.charged(pod)
+            if isinstance(key, Key) and self._spent[key]:
+                self._spent[key] -= 1
+
     def of(self, pod: PodRef) -> tuple[Budget, ...]:
         """The budgets that select the pod."""
         places = self._budgets.get(pod.namespace)
@@ -127,12 +147,25 @@ class Budgets:
         known = self._matches.get(pod.uid)
         if known is not None and known[0] is pod:
             return known[1]
+        likely = self._by_label(pod.namespace)
         found = tuple(
-            item for item in places.values() if item.selector is not None and item.selector.matches(pod.labels)
+            item
+            for label in (None, *pod.labels.items())
+            for item in likely.get(label, ())
+            if item.selector is not None and item.selector.matches(pod.labels)
         )
         if len(self._matches) >= _MATCHES_KEPT:
             self._matches.clear()
         self._matches[pod.uid] = pod, found
+        return found
+
+    def _by_label(self, namespace: str) -> dict[tuple[str, str] | None, list[Budget]]:
+        """A namespace's budgets by one label that their pods must have (None: no single one)."""
+        found = self._likely.get(namespace)
+        if found is None:
+            found = self._likely[namespace] = {}
+            for budget in self._budgets[namespace].values():
+                found.setdefault(budget.needs_label, []).append(budget)
         return found
 
     def charged(self, pod: PodRef) -> Key | Refusal | None:
@@ -189,4 +222,5 @@ class Budgets:
     def _forget(self, key: Key) -> None:
         self._exhausted.discard(key)
         self._spent.pop(key, None)
+        self._likely.pop(key.namespace, None)
         self._matches.clear()

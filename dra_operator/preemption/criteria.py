@@ -90,19 +90,33 @@ def bound(
     least = _fewest(need, holders, amounts, at_least)
     if least is None:
         return None
+    # A set that costs no more pods is of holders up to some priority: the lowest for which there can be one.
     priorities = sorted({holder.priority for holder in holders})
-    top = priorities[-1]
-    members: Sequence[Holder] = holders
-    for priority in priorities[:-1]:
-        below = [index for index, holder in enumerate(holders) if holder.priority <= priority]
-        some = [holders[index] for index in below]
-        if _fewest(need, some, [amounts[index] for index in below], at_least) == least:
-            top, members = priority, some
-            break
+    low, high = 0, len(priorities) - 1
+    while low < high:
+        middle = (low + high) // 2
+        top = priorities[middle]
+        below = [index for index, holder in enumerate(holders) if holder.priority <= top]
+        fewest = _fewest(need, [holders[index] for index in below], [amounts[index] for index in below], at_least)
+        if fewest == least:
+            high = middle
+        else:
+            low = middle + 1
+    top = priorities[low]
     pods, freed = least
+    members = [holder for holder in holders if holder.priority <= top]
     runs = sorted((since for holder in members if holder.pods for since in _copies(holder)), reverse=True)
     idle = sorted((holder.since for holder in members if not holder.pods), reverse=True)
     return pods, freed, top, -fsum((*runs[:pods], *idle[:freed])), need, node
+
+
+def bound_of_equals(need: int, holders: Sequence[Holder], node: str) -> Bound | None:
+    """As `bound`, where each holder is one pod with one device."""
+    if len(holders) < need:
+        return None
+    top = sorted([holder.priority for holder in holders])[need - 1]
+    runs = sorted([holder.since for holder in holders if holder.priority <= top])
+    return need, 0, top, -fsum(runs[-need:]), need, node
 
 
 def _fewest(need: int, holders: Sequence[Holder], amounts: Sequence[int], at_least: int) -> tuple[int, int] | None:

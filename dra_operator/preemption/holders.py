@@ -6,7 +6,7 @@ and no pod is in two holders.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,13 +37,13 @@ class PodRef:
 class Holder:
     """One potential victim.
 
-    `claims`: UIDs of the claims released when it goes. `pods`: those to evict; none where the claims (bare or not reserved) are
-    deallocated without eviction. `priority`: the highest base priority among its pods and claims. `since`: when it started, in
-    seconds since the epoch. `devices`: how many it holds in all, on this node and others; shares count one each.
-    `preemptible`: False as well for what is on its way out already.
+    `key`: what it is and its name, such as a `UnitKey`. `claims`: UIDs of the claims released when it goes. `pods`: those to evict;
+    none where the claims (bare or not reserved) are deallocated without eviction. `priority`: the highest base priority among its
+    pods and claims. `since`: when it started, in seconds since the epoch. `devices`: how many it holds in all, on this node and
+    others; shares count one each. `preemptible`: False as well for what is on its way out already.
     """
 
-    key: Hashable
+    key: tuple[object, ...]
     uid: str
     claims: tuple[str, ...]
     pods: tuple[PodRef, ...]
@@ -64,7 +64,7 @@ class Holder:
     def __str__(self) -> str:
         if self.pods:
             return ", ".join(f"pod {pod}" for pod in self.pods)
-        return f"claim {self.key}"
+        return " ".join(map(str, self.key))
 
 
 class Holders(Protocol):

@@ -21,7 +21,8 @@ Rank = tuple[object, ...]
 class Hold:
     """`ready_at`: when enough devices come free by what is known (None: unknown). `written`: a report carries it.
 
-    `wanted`: devices of victims, held also while they are in use, so that nobody counts on them.
+    `wanted`: the devices a preemption is for, held by name and also while they are in use: no unit of its base priority (`priority`)
+    or below may have them, wherever aging puts it in the queue.
     """
 
     unit: UnitKey
@@ -32,6 +33,7 @@ class Hold:
     wanted: frozenset[DeviceId] = frozenset()
     ready_at: float | None = None
     written: bool = False
+    priority: int = 0
 
 
 class Holds:
@@ -73,19 +75,24 @@ class Holds:
         self.version += 1
         self._sets.clear()
 
-    def against(self, unit: UnitKey, rank: Rank, ends_at: float | None) -> frozenset[DeviceId]:
-        """The devices a unit may not use: those of holds before it in the queue.
-
-        `ends_at`: when the unit gives its devices back by its own deadline; it may use what is not ready before that (backfill).
-        The same object is returned as long as nothing changes, so that answers can be remembered with it.
-        """
-        blocking = tuple(
-            hold.unit
+    def before(self, unit: UnitKey, rank: Rank, priority: int, ends_at: float | None) -> list[Hold]:
+        """The holds that a unit must respect; the arguments as for `against`."""
+        return [
+            hold
             for hold in self._holds.values()
             if hold.unit != unit
-            and hold.rank < rank
+            and (hold.rank < rank or (bool(hold.wanted) and priority <= hold.priority))
             and not (ends_at is not None and hold.ready_at is not None and ends_at <= hold.ready_at)
-        )
+        ]
+
+    def against(self, unit: UnitKey, rank: Rank, priority: int, ends_at: float | None) -> frozenset[DeviceId]:
+        """The devices a unit may not use: those of holds before it in the queue.
+
+        `priority` is the unit's base priority. `ends_at`: when the unit gives its devices back by its own deadline; it may use what
+        is not ready before that (backfill).
+        The same object is returned as long as nothing changes, so that answers can be remembered with it.
+        """
+        blocking = tuple(hold.unit for hold in self.before(unit, rank, priority, ends_at))
         if not blocking:
             return NOTHING
         known = self._sets.get(blocking)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from dra_operator.allocator import Trial
 from dra_operator.api.meta import Key
 from dra_operator.inventory import Inventory, Snapshot
 from dra_operator.inventory.views import State, View
 from dra_operator.preemption.budgets import Budgets, Refusal
-from dra_operator.preemption.criteria import Bound, Cost, bound, cost
+from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_equals, cost
 from dra_operator.preemption.fill import fill, give_back
 from dra_operator.preemption.ground import Ground, ground_of
 from dra_operator.preemption.holders import Holder, Holders, PodRef
@@ -24,8 +25,10 @@ from dra_operator.preemption.site import Candidate, Charges, Site, TooMany, make
 
 #: Sets that are tried out with the allocator before the search stops comparing sets and fills instead.
 TRIES = 3_000
-#: Nodes looked at after that, once there is some set.
+#: Nodes filled on after that, once there is some set.
 LAST_NODES = 64
+#: Holders looked at closely before the search is content with the best set on their nodes.
+LOOKS = 10_000
 #: Holders of network-attached devices that a node's first bound takes one by one; of more, only the best figures.
 FAR = 32
 
@@ -56,7 +59,10 @@ class Found:
 
 
 class Search:
-    """One search. `any_place`: has any node the devices, whoever holds them? `any_below`: is any holder there of low enough priority?"""
+    """One search. `any_place`: has any node the devices, whoever holds them? `any_below`: is any holder there of low enough priority?
+
+    `kept_back`: the terms (by name) that kept sets of victims out, so that without them there might be one.
+    """
 
     def __init__(
         self,
@@ -75,27 +81,43 @@ class Search:
         self._sites: dict[str, Site] = {}
         #: Nodes that stand for others in the same state, where nobody has devices of his own.
         self._likewise: dict[str, list[str]] = {}
-        self._tries, self._last_nodes = TRIES, LAST_NODES
+        self._tries, self._last_nodes, self._looks = TRIES, LAST_NODES, LOOKS
         self._best: Found | None = None
         self.any_place = self.any_below = False
+        self.kept_back: set[str] = set()
 
     def run(self) -> Found | None:
         """The best set of victims, None if there is none (or, see `Trial.exhausted`, none was found in time)."""
         heap = self._bounds()
         heapify(heap)
-        while heap:
+        later: list[Bound] = []
+        while heap or (later and self._best is None):
+            if not heap:
+                heap, later, self._looks = later, [], LOOKS
             low = heappop(heap)
-            if low[0] > self._terms.max_victims or (self._best is not None and low >= self._best.cost):
+            if self._best is not None and low >= self._best.cost:
+                break
+            if low[0] > self._terms.max_victims:
+                self.kept_back.add("max_victims")
                 break
             name = low[5]
             site = self._sites.get(name)
-            if site is None:
+            if site is None and self._looks < 0:
+                later.append(low)
+            elif site is None:
                 self._open(name, heap)
             elif not self._examine(site, low[0], heap):
                 del self._sites[name]
-            if self._last_nodes < 0 and self._best is not None:
+            if self._best is not None and self._last_nodes < 0:
                 break
         return self._best
+
+    def spares_any(self) -> bool:
+        """Is there a holder of low enough priority that is only kept by not being preemptible?"""
+        limit, on = self._terms.limit, self._holders.on
+        names = self._inventory.node_names if self._nodes is None else self._nodes
+        everybody = chain(self._holders.anywhere(), chain.from_iterable(map(on, names)))
+        return any(holder.priority <= limit and not holder.preemptible for holder in everybody)
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
@@ -165,13 +187,21 @@ class Search:
         near = [holder for holder in self._holders.on(name) if self._eligible(holder)]
         known = {holder.uid for holder in near}
         far = [holder for holder in self._far_of(ground) if holder.uid not in known] if ground.shared else []
-        candidates = [
-            Candidate(holder, charges) for holder in (*near, *far) if (charges := self._charges_of(holder)) is not None
-        ]
+        holders = [holder for holder in (*near, *far) if self._charges_of(holder) is not None]
+        if len(holders) < len(near) + len(far):
+            self.kept_back.add("budgets")
+            free = (ground.usable & ~self._trial.held.get(name, 0) & ~record.used).bit_count() + ground.open
+            if sum(holder.devices for holder in holders) < ground.need - free:
+                return
+        candidates = [Candidate(holder, self._charges_of(holder) or _NOTHING) for holder in holders]
+        self._looks -= len(candidates)
         roomy = self._terms.fits(name, frozenset())
         if name in self._likewise and not roomy:
             self._next_alike(name, heap)
-        if not candidates or not (roomy or self._terms.fits(name, _gone(candidates))):
+        if not candidates:
+            return
+        if not (roomy or self._terms.fits(name, _gone(candidates))):
+            self.kept_back.add("fits")
             return
         site = make_site(record, ground, candidates, roomy=roomy, trial=self._trial, inventory=self._inventory)
         low = None if site is None else site.bound()
@@ -197,6 +227,7 @@ class Search:
             self._last_nodes -= 1
             self._fill(site)
             return False
+        self._note_what_limits(site)
         try:
             sets = site.sets(pods, self._terms.max_victims, self._allowance)
         except TooMany:
@@ -215,10 +246,17 @@ class Search:
         heappush(heap, low)
         return True
 
+    def _note_what_limits(self, site: Site) -> None:
+        if any(item.charges for item in site.candidates):
+            self.kept_back.add("budgets")
+        if sum(max(1, len(item.holder.pods)) for item in site.candidates) > self._terms.max_victims:
+            self.kept_back.add("max_victims")
+
     def _fill(self, site: Site) -> None:
         for chosen in fill(site.candidates, lambda some: self._suffices(site, some), self._allowance):
             found = self._cost(site, chosen)
             if found.pods + found.freed > self._terms.max_victims:
+                self.kept_back.add("max_victims")
                 continue
             if self._best is None or found < self._best.cost:
                 self._take(site, chosen)
@@ -264,11 +302,14 @@ class Search:
         return self._snapshot.inventory
 
 
+_NOTHING: Charges = {}
+
+
 def charges_of(pods: Sequence[PodRef], budgets: Budgets | None) -> Charges | None:
     """The disruptions that evicting all of these takes; None if the budgets forbid it."""
+    if not budgets:
+        return _NOTHING
     charges: Charges = {}
-    if budgets is None:
-        return charges
     for pod in pods:
         key = budgets.charged(pod)
         if isinstance(key, Refusal):
@@ -288,14 +329,17 @@ def _bound(need: int, near: list[Holder], far: list[Holder], name: str) -> Bound
     if len(far) > FAR:
         far = [_paragon(far)] * need
     holders = [*near, *far] if far else near
-    return bound(need, holders, [holder.devices for holder in holders], name)
+    amounts = [holder.devices for holder in holders]
+    if max(amounts) == 1 == min(amounts) and all(len(holder.pods) == 1 for holder in holders):
+        return bound_of_equals(need, holders, name)
+    return bound(need, holders, amounts, name)
 
 
 def _paragon(holders: list[Holder]) -> Holder:
     """The best of every figure in one."""
     fewest = min(holders, key=lambda holder: len(holder.pods))
     return Holder(
-        key="",
+        key=(),
         uid="",
         claims=(),
         pods=fewest.pods,

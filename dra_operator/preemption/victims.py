@@ -67,10 +67,11 @@ def choose(
     evicted and claims freed together. `fits(node, gone)`: may the unit's pod run there once the pods with these UIDs are gone; more
     pods gone must never make it False; it stands in for `problem.fits`, and `problem.cost` is not looked at. `leaving`: UIDs of
     claims that are being freed anyway; the pods that leave with them are for `fits` to know. `problem.forbidden` must hold the
-    devices held for others, above all those of victims on their way out for other units.
+    devices held for others, above all those of victims on their way out for other units. Holders without devices at home on a node
+    are considered there for their network-attached devices, not for the room their pods take.
 
-    Exact as long as the sets to compare are few (`site.SETS` of a size on one node, `search.TRIES` in all); beyond that victims are
-    filled in and given back, so that each one chosen is still needed.
+    Exact as long as there is little to compare (`site.SETS` sets of a size on one node, `search.TRIES` sets and `search.LOOKS` holders
+    in all); beyond that victims are filled in and given back, so that each one chosen is still needed.
     """
     asked = trial(problem, snapshot)
     if isinstance(asked, Failed):
@@ -122,30 +123,33 @@ class _Choice:
     def _why_not(self, search: Search) -> NoVictims:
         """Lift one rule after another until there would be victims: these rules are why there are none."""
         limit = self.terms.limit
-        if self.trial.exhausted:
-            return NoVictims((self._gave_up(),))
-        relaxed = replace(self.terms, max_victims=_NO_LIMIT)
-        for terms in (
-            relaxed,
-            relaxed := replace(relaxed, budgets=None),
-            replace(relaxed, heed_preemptible=False),
-        ):
-            search = self._search(terms)
-            found = search.run()
-            if found is not None:
-                return NoVictims(tuple(self._broken_by(found)), found.node, found.holders)
         if not search.any_place:
             return NoVictims(("no node has the devices it asks for, whoever holds them",))
+        # Each of the searches that follow may give more than the one before; where it cannot, it is left out.
+        terms = replace(self.terms, max_victims=_NO_LIMIT)
+        found = None
+        if "max_victims" in search.kept_back:
+            search = self._search(terms)
+            found = search.run()
+        terms = replace(terms, budgets=None)
+        if found is None and "budgets" in search.kept_back:
+            search = self._search(terms)
+            found = search.run()
+        terms = replace(terms, heed_preemptible=False)
+        if found is None and search.spares_any():
+            search = self._search(terms)
+            found = search.run()
+        if found is not None:
+            return NoVictims(tuple(self._broken_by(found)), found.node, found.holders)
         if not search.any_below:
             return NoVictims((f"nothing of priority {limit} or lower holds a device on a node it could use",))
-        found = self._search(
-            replace(self.terms, max_victims=_NO_LIMIT, budgets=None, heed_preemptible=False, fits=_anywhere)
-        ).run()
+        if "fits" in search.kept_back:
+            found = self._search(replace(terms, fits=_anywhere)).run()
         if found is not None:
             text = f"devices could be freed (on node {found.node}, say), but the pod would not fit there even then"
             return NoVictims((text,), found.node, found.holders)
         if self.trial.exhausted:
-            return NoVictims((self._gave_up(),))
+            return NoVictims((f"no victims found within {self.problem.work_budget} steps of search",))
         return NoVictims((f"it would not fit even if everything of priority {limit} or lower gave way",))
 
     def _broken_by(self, found: Found) -> Iterator[str]:
@@ -160,9 +164,6 @@ class _Choice:
         count = found.cost.pods + found.cost.freed
         if count > self.terms.max_victims:
             yield f"it would take {count} victim{'' if count == 1 else 's'}, and the policy allows {self.terms.max_victims}"
-
-    def _gave_up(self) -> str:
-        return f"no victims found within {self.problem.work_budget} steps of search"
 
 
 def _anywhere(node: str, gone: frozenset[str]) -> bool:

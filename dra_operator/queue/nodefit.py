@@ -102,8 +102,10 @@ class NodeLedger:
         """The node the pod occupies."""
         return self._where.get(uid)
 
-    def misfit(self, pod: Pod, name: str, *, empty: bool = False) -> Misfit | None:
-        """Why `pod` cannot run on the node, None if it can. `empty`: as if nothing else ran there."""
+    def misfit(
+        self, pod: Pod, name: str, *, empty: bool = False, without: frozenset[str] = frozenset()
+    ) -> Misfit | None:
+        """Why `pod` cannot run on the node, None if it can. `empty`: as if nothing else ran there; `without`: UIDs of pods to leave out."""
         node = self._nodes.get(name)
         if node is None:
             return Misfit("node does not exist")
@@ -115,10 +117,10 @@ class NodeLedger:
         if not pod.fits_affinity(node):
             return Misfit("node does not match the pod's node selector or affinity")
         room = None if empty else self._rooms.get(name)
-        short = self._shortage(pod, node, room)
+        short = self._shortage(pod, node, room, without)
         if short is not None:
             return short
-        if room is not None and pod.host_ports and self._port_taken(pod, room):
+        if room is not None and pod.host_ports and self._port_taken(pod, room, without):
             return Misfit("host port is taken")
         return None
 
@@ -135,19 +137,29 @@ class NodeLedger:
                 worst = max(worst, over / allocatable)
         return worst
 
-    def _shortage(self, pod: Pod, node: Node, room: _Room | None) -> Misfit | None:
-        own = None if room is None else room.occupants.get(pod.meta.uid)
+    def _shortage(self, pod: Pod, node: Node, room: _Room | None, without: frozenset[str]) -> Misfit | None:
+        gone = self._not_counted(pod, room, without)
         for resource, needs in pod.requests.items():
             if not needs or self._ignored(resource):
                 continue
             free = node.allocatable.get(resource, _DEFAULT_PODS if resource == "pods" else 0)
             if room is not None:
                 free -= self._taken(pod, room, resource)
-                if own is not None:
-                    free += own.requests.get(resource, 0)
+                free += sum(occupant.requests.get(resource, 0) for occupant in gone)
             if needs > free:
                 return Misfit(f"not enough {resource}", resource, needs, max(free, 0))
         return None
+
+    @staticmethod
+    def _not_counted(pod: Pod, room: _Room | None, without: frozenset[str]) -> list[_Occupant]:
+        """Occupants that `_taken` counts but that do not stand in the way: the pod itself, and those left out."""
+        if room is None:
+            return []
+        gone = [room.occupants[uid] for uid in (without | {pod.meta.uid}) if uid in room.occupants] if without else []
+        if not without:
+            own = room.occupants.get(pod.meta.uid)
+            gone = [] if own is None else [own]
+        return [each for each in gone if pod.preemption_policy == "Never" or each.priority >= pod.priority]
 
     @staticmethod
     def _taken(pod: Pod, room: _Room, resource: str) -> int:
@@ -157,11 +169,13 @@ class NodeLedger:
         return sum(level.get(resource, 0) for priority, level in room.taken.items() if priority >= pod.priority)
 
     @staticmethod
-    def _port_taken(pod: Pod, room: _Room) -> bool:
+    def _port_taken(pod: Pod, room: _Room, without: frozenset[str]) -> bool:
         return any(
             wanted.conflicts(held)
             for uid, occupant in room.occupants.items()
-            if uid != pod.meta.uid and (occupant.priority >= pod.priority or pod.preemption_policy == "Never")
+            if uid != pod.meta.uid
+            and uid not in without
+            and (occupant.priority >= pod.priority or pod.preemption_policy == "Never")
             for held in occupant.ports
             for wanted in pod.host_ports
         )

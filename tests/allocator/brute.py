@@ -70,13 +70,13 @@ def _request_options(
     for detail in request.details:
         name = request.name if request.exactly is not None else f"{request.name}/{detail.name}"
         usable = []
-        for id in {
-            DeviceId(slice.driver, slice.pool, device.name)
+        for device_id in {
+            DeviceId(resource_slice.driver, resource_slice.pool, device.name)
             for pool in inventory.pools.values()
-            for slice in pool.slices.values()
-            for device in slice.devices
+            for resource_slice in pool.slices.values()
+            for device in resource_slice.devices
         }:
-            device = published_device(inventory, id, record.node)
+            device = published_device(inventory, device_id, record.node)
             if isinstance(device, str) or checker._mismatch(detail, device) is not None:
                 continue
             try:

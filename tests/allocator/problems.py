@@ -37,11 +37,11 @@ CLASS_SELECTORS = [
 ]
 SELECTORS = [
     'device.driver == "a.example.com"',
-    'device.attributes[device.driver].?numa.orValue(0) == 1',
-    'device.attributes[device.driver].?index.orValue(9) < 2',
+    "device.attributes[device.driver].?numa.orValue(0) == 1",
+    "device.attributes[device.driver].?index.orValue(9) < 2",
     'device.capacity[device.driver].?memory.orValue(quantity("0")).compareTo(quantity("20Gi")) >= 0',
-    'device.allowMultipleAllocations',
-    '!device.allowMultipleAllocations',
+    "device.allowMultipleAllocations",
+    "!device.allowMultipleAllocations",
 ]
 FAILING = ['device.attributes["a.example.com"].model == "x"', 'device.capacity["b.example.com"].memory.isInteger()']
 
@@ -96,7 +96,10 @@ class _Maker:
         classes = [
             {
                 "metadata": {"name": f"class-{number}"},
-                "spec": {"selectors": [{"cel": {"expression": text}} for text in self._class_selectors(number)], **self._class_config()},
+                "spec": {
+                    "selectors": [{"cel": {"expression": text}} for text in self._class_selectors(number)],
+                    **self._class_config(),
+                },
             }
             for number in range(3)
         ]
@@ -270,13 +273,17 @@ class _Maker:
             named = [request["name"] for request in requests if self.chance(0.5)]
             devices["config"] = [{"requests": named, "opaque": {"driver": DRIVERS[0], "parameters": {"from": "claim"}}}]
         name = f"claim-{number}"
-        return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{number}"}, "spec": {"devices": devices}}
+        return {
+            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{number}"},
+            "spec": {"devices": devices},
+        }
 
     def _request(self, index: int) -> dict[str, Any]:
         name = f"req-{index}"
         if "PrioritizedList" in self.features and self.chance(0.25):
             subs = [
-                {"name": f"sub-{number}", **self._detail(admin=False)} for number in range(self.random.choice((1, 2, 3)))
+                {"name": f"sub-{number}", **self._detail(admin=False)}
+                for number in range(self.random.choice((1, 2, 3)))
             ]
             return {"name": name, "firstAvailable": subs}
         return {"name": name, "exactly": self._detail(admin=True)}
@@ -304,7 +311,7 @@ class _Maker:
             detail["capacity"] = {"requests": {"memory": random.choice(amounts)}}
         if self.themes["derived"] and self.chance(0.6):
             expression = random.choice(
-                ('device.attributes[device.driver].?numa.orValue(7)', 'device.attributes[device.driver].index % 2')
+                ("device.attributes[device.driver].?numa.orValue(7)", "device.attributes[device.driver].index % 2")
             )
             detail["derivedAttributes"] = [{"name": "derived.example.com/half", "expression": expression}]
         return detail

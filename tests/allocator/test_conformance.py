@@ -56,9 +56,7 @@ def comparable(allocation: dict[str, Any]) -> dict[str, Any]:
 def test_first_fit(path: Path) -> None:
     data, document = load(path)
     want = wanted(data)
-    result = solve(
-        Problem(document.claims, document.nodes, strategy=Strategy.FirstFit), document.inventory.snapshot()
-    )
+    result = solve(Problem(document.claims, document.nodes, strategy=Strategy.FirstFit), document.inventory.snapshot())
     if path.stem in EXCEPTIONS:
         pytest.skip(EXCEPTIONS[path.stem])
     if "error" in want:

@@ -31,7 +31,9 @@ def test_a_state_that_comes_back_after_a_shared_device_was_taken(strategy: Strat
     inventory.apply_slice(pool("own", {"nodeName": "n1"}))
     inventory.apply_slice(pool("net", {"allNodes": True}))
     request = {"name": "r", "exactly": {"deviceClassName": "any", "count": 2}}
-    claim = ResourceClaim.from_dict({"metadata": {"name": "c", "namespace": "d", "uid": "c"}, "spec": {"devices": {"requests": [request]}}})
+    claim = ResourceClaim.from_dict(
+        {"metadata": {"name": "c", "namespace": "d", "uid": "c"}, "spec": {"devices": {"requests": [request]}}}
+    )
     problem = Problem((claim,), strategy=strategy)
     assert isinstance(solve(problem, inventory.snapshot()), Solved)
     inventory.use("first", taking("own"))

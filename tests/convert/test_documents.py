@@ -112,6 +112,8 @@ def pod(limits: str, more: str = "") -> str:
         (case("ResourceSlice", f"{{nodeName: n1, devices: [{{name: a, attributes: {{a: {'x' * 65}}}}}]}}"), "the text is 65 characters long"),
         (case("ResourceSlice", "{driver: d, nodeName: n1, pool: {name: p, generation: 1, resourceSliceCount: 2}, sharedCounters: [{name: c, counters: {a: {value: 1}}}], devices: [{name: a, basic: {}}]}", "resource.k8s.io/v1beta1"), "convert all its 2 slices together (1 are here)"),
         (case("DeviceClass", "{selectors: [{CELExpression: device.name == 'x'}]}"), "f.yaml:4: DeviceClass x: spec.selectors[0]: the expression cannot be translated: a v1 selector cannot see device.name"),
+        (case("DeviceClass", "{selectors: [{CELExpression: [x]}]}"), "spec.selectors[0].CELExpression: the value is a list"),
+        (case("DeviceClass", "{selectors: [{expression: x}]}"), "spec.selectors[0]: the selector has no expression"),
         (case("DeviceClass", "{selectors: [{CELExpression: 'true', also: x}]}"), "spec.selectors[0].also: the field `also`"),
         (case("DeviceClass", "{selectors: [{CELExpression: frobnicate('x')}]}"), "would not be valid in v1"),
         (case("DeviceClass", "{selectors: [{CELExpression: 1 + 1}]}"), "must evaluate to bool"),

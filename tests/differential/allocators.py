@@ -54,7 +54,7 @@ def _against_error(document: Document, result: Result, error: str) -> Verdict:
         missing = [name for name in objects(error) if name not in result.message]
         if not missing:
             return Verdict(True)
-        return _unsolvable(document, f"error names {missing}: {error!r}, ours {result.message!r}")
+        return _traits(document, f"error names {missing}: {error!r}, ours {result.message!r}")
     if isinstance(result, Solved):
         if "CEL" in error or "checking capacity" in error:
             # With FirstFit the first error reached is the answer, unless it was reached on an obsolete device.
@@ -68,6 +68,8 @@ def _against_none(document: Document, result: Result) -> Verdict:
         return Verdict(True)
     if isinstance(result, Solved):
         return Verdict(False, ours="a solution exists that in-tree does not find")
+    if result.kind in ("selector", "capacity"):
+        return _traits(document, f"ours reached an error that in-tree did not: {result.message}")
     return _unsolvable(document, f"in-tree found nothing, ours failed: {result.message}")
 
 
@@ -88,6 +90,8 @@ def _against_results(problem: dict[str, Any], document: Document, result: Result
         return Verdict(
             False, why=f"other devices than in-tree: {_devices(result.allocations)}, {_devices(allocations)}"
         )
+    if not faults and isinstance(result, Failed) and result.kind in ("selector", "capacity", "pool"):
+        return _traits(document, f"ours reached an error that in-tree did not: {result.message}")
     if not faults:
         return Verdict(False, why=f"in-tree solved it validly, ours did not: {result}")
     return _unsolvable(document, f"the in-tree result is invalid: {faults[0]}")
@@ -112,10 +116,13 @@ def _traits(document: Document, what: str) -> Verdict:
 def traits(document: Document) -> list[str]:
     """What a problem has that the in-tree allocator is known to get wrong."""
     inventory, found = document.inventory, []
+    if not inventory.features.consumable_capacity and not inventory.features.device_binding_and_status:
+        # The stable variant: whichever pool the map yields first fails first.
+        found.append("pools in no order")
     for pool in inventory.pools.values():
-        if len({slice.generation for slice in pool.slices.values()}) > 1:
+        if len({resource_slice.generation for resource_slice in pool.slices.values()}) > 1:
             found.append("stale generations")
-        names = [device.name for slice in pool.content.slices for device in slice.devices]
+        names = [device.name for resource_slice in pool.content.slices for device in resource_slice.devices]
         if len(set(names)) != len(names):
             found.append("a device name used for two nodes")
         totals = {
@@ -128,7 +135,9 @@ def traits(document: Document) -> list[str]:
                         totals[item.counter_set, name] = totals.get((item.counter_set, name), 0) - value.nano
         if any(value < 0 for value in totals.values()):
             found.append("overdrawn counters")
-        if any(slice.skip_node_operations for slice in pool.slices.values()):
+        if any(resource_slice.per_device_node_selection for resource_slice in pool.slices.values()):
+            found.append("selectors evaluated on devices of other nodes")
+        if any(resource_slice.skip_node_operations for resource_slice in pool.slices.values()):
             found.append("skipNodeOperations without the feature")
     details = [detail for claim in document.claims for request in claim.spec.requests for detail in request.details]
     if any(detail.admin_access for detail in details):

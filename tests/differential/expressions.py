@@ -66,7 +66,7 @@ LEAVES: dict[str, list[str]] = {
             f"{_ATTRIBUTES}.{name}"
             for name in ("index", "model", "ready", "driverVersion", "numas", "links", "missing")
         ),
-        f'device.attributes["other.example.com"].zone',
+        'device.attributes["other.example.com"].zone',
         "dyn(1)",
         "dyn('a')",
         "dyn(1.0)",

@@ -179,6 +179,7 @@ async def test_an_object_that_breaks_the_engine_is_left_aside_until_it_changes(r
     for item in (pod("good"), pod("bad", 1)):
         rig.loop.post(item)
     rig.loop.turn()
+    await turn()
     assert len(rig.engines) == 2
     assert rig.engine.told[-1] == ("MODIFIED", "Pod", "good")
     rig.engine.breaks_on = lambda kind, item: False
@@ -187,8 +188,27 @@ async def test_an_object_that_breaks_the_engine_is_left_aside_until_it_changes(r
     assert rig.engine.told[-1] == ("MODIFIED", "Pod", "bad")
 
 
+async def test_one_restart_finds_all_objects_that_break_the_engine(rig: Rig) -> None:
+    rig.loop.lead()
+    rig.engine.breaks_on = rig_breaks
+    rig.prepare = lambda engine: setattr(engine, "breaks_on", rig_breaks)
+    items = [pod("bad-1"), pod("good"), pod("bad-2"), pod("bad-3")]
+    for item in items:
+        rig.loop.post(item)
+    rig.loop.turn()
+    assert rig.engine.decided_at == [], "nothing is decided on what may be half changed"
+    await turn()
+    for item in items:
+        rig.loop.post(item)
+    rig.loop.turn()
+    await turn()
+    assert len(rig.engines) == 2
+    assert ("MODIFIED", "Pod", "good") in rig.engine.told
+    assert len(rig.engine.decided_at) == 1
+
+
 def rig_breaks(kind: str, item: dict[str, Any]) -> bool:
-    return bool(item["metadata"]["name"] == "bad")
+    return bool(item["metadata"]["name"].startswith("bad"))
 
 
 async def test_running_it_decides_at_once_when_idle_and_together_under_load() -> None:

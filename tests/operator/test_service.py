@@ -114,10 +114,11 @@ async def test_claims_arrive_through_kopf_and_nodes_through_the_reflector(server
 async def test_kopf_writes_nothing(server: FakeApiServer, rig: Rig) -> None:
     server.put(RESOURCE_CLAIMS, "d", "ns")
     await until(lambda: "d" in rig.alive("ResourceClaim"))
-    written = {path for (method, path), _ in server.requests.items() if method not in ("GET",)}
-    assert {path for path in written if "selfsubjectaccessreviews" not in path} == {
-        LEASES.path("dra-operator"), LEASES.path("dra-operator", "dra-operator"),
-    } - {path for path in (LEASES.path("dra-operator", "dra-operator"),) if path not in written}  # fmt: skip
+    await until(lambda: server.requests[("PUT", LEASES.path("dra-operator", "dra-operator"))])
+    written = {(method, path) for method, path in server.requests if method != "GET"}
+    assert {entry for entry in written if "selfsubjectaccessreviews" not in entry[1]} == {
+        ("POST", LEASES.path("dra-operator")), ("PUT", LEASES.path("dra-operator", "dra-operator")),
+    }  # fmt: skip
 
 
 async def test_an_allocation_is_written_and_settled(server: FakeApiServer, rig: Rig) -> None:
@@ -182,8 +183,10 @@ async def test_a_crashing_engine_is_replaced_and_told_everything_again(server: F
     rig.engine.crash = RuntimeError("boom")
     server.put(NODES, "d")
     await until(lambda: len(rig.engines) == 2 and rig.engine.decided_at)
-    assert rig.alive("Node") == {"a", "b", "c", "d"}
+    await until(lambda: rig.alive("Node") == {"a", "b", "c", "d"})
     await until(lambda: rig.alive("ResourceClaim") == {"a", "b", "c"})
+    await until(lambda: rig.service.metrics.registry.get_sample_value("dra_operator_engine_crashes_total") == 1)
+    await until(lambda: len({told[1] for told in rig.engine.told if told[0] == "SYNCED"}) == len(ENGINE_KINDS))
     synced = {told[1] for told in rig.engine.told if told[0] == "SYNCED"}
     assert synced == {resource.kind for resource in ENGINE_KINDS}
     rig.service.stop()

@@ -40,6 +40,9 @@ class Case:
                 self.world.budget(name, self.random.choice((0, 1, 1, 2)), {"app": name}, **more)
         if self.random.random() < 0.15:
             self.world.budget("all", 1, {})
+        if self.random.random() < 0.2:
+            devices = [offer.id for offer in self.world.inventory.offers() if self.random.random() < 0.3]
+            self.problem = replace(self.problem, forbidden=frozenset(devices))
         if self.random.random() < 0.2 and self.world.holders:
             self.leaving = list(self.world.holders[self.random.choice(sorted(self.world.holders))].claims)
 
@@ -124,13 +127,14 @@ def network(case: Case) -> Problem:
     """Devices of the nodes and devices that all nodes see, or those of one zone."""
     for name in ("n1", "n2", "n3"):
         count = case.random.randint(0, 2)
-        case.world.node(name, count)
-        case.hold_groups([f"{name}/d{number}" for number in range(count)], most=1)
+        case.world.node(name, count, cpu=case.random.choice((None, 0, 2, 3)))
+        case.hold_groups([f"{name}/d{number}" for number in range(count)], most=1, node=name)
     for pool in ("net", "far"):
         term = {"matchExpressions": [{"key": "name", "operator": "In", "values": ["n1", "n3"]}]}
         where = {"allNodes": True} if pool == "net" else {"nodeSelector": {"nodeSelectorTerms": [term]}}
         case.world.pool(pool, 2, where)
-    case.hold_groups([f"{pool}/d{number}" for pool in ("net", "far") for number in range(2)], most=2)
+    far = [f"{pool}/d{number}" for pool in ("net", "far") for number in range(2)]
+    case.hold_groups(far, most=2, node=case.random.choice(("n1", "n3")))
     return ask(case.random.randint(1, 3), needs_node=case.random.random() < 0.7)
 
 
@@ -155,8 +159,8 @@ def everything(case: Case) -> Problem:
     for name in ("n1", "n2"):
         count = case.random.randint(2, 4)
         devices = [{"attributes": {"big": {"bool": number % 2 == 0}}} for number in range(count)]
-        case.world.node(name, devices)
-        case.hold_groups([f"{name}/d{number}" for number in range(count)])
+        case.world.node(name, devices, cpu=case.random.choice((None, None, 2, 3)))
+        case.hold_groups([f"{name}/d{number}" for number in range(count)], node=name)
     big = [{"cel": {"expression": 'device.attributes["gpu.example.com"].big'}}]
     return ask(
         case.random.choice(
@@ -237,7 +241,7 @@ def best_by_trying_all(case: Case) -> tuple[Any, ...] | None:
             if not evictable(case, victims):
                 continue
             reverts = [snapshot.release(claim) for victim in victims for claim in victim.claims]
-            gone = frozenset(pod.uid for victim in victims for pod in victim.pods)
+            gone = frozenset(pod.uid for victim in victims for pod in victim.pods) | world.pods_of(case.leaving)
             for node in world.inventory.node_names:
                 found = price(victims, node)
                 if (best is None or found < best) and world.fits(node, gone):

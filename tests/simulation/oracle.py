@@ -12,7 +12,8 @@ from dra_operator.cluster.memory.admission import GATE, allocation
 from dra_operator.cluster.memory.first_fit import InTreeAllocator
 from dra_operator.cluster.memory.invariants import Violation
 from dra_operator.cluster.memory.world import World
-from dra_operator.cluster.rest import NODES, PODS, RESOURCE_CLAIMS
+from dra_operator.cluster.memory.store import Store
+from dra_operator.cluster.rest import CLAIM_REPORTS, NODES, PODS, RESOURCE_CLAIMS
 
 
 def forgotten(world: World) -> list[Violation]:
@@ -27,15 +28,27 @@ def forgotten(world: World) -> list[Violation]:
     for item in store.listed(PODS):
         if [gate["name"] for gate in item["spec"].get("schedulingGates") or ()] != [GATE] or deleting(item):
             continue
-        claims = [store.get(RESOURCE_CLAIMS, Key(key(item).namespace, name or "")) for name in claim_names(item).values()]
+        claims = [
+            store.get(RESOURCE_CLAIMS, Key(key(item).namespace, name or "")) for name in claim_names(item).values()
+        ]
         if any(claim is None or deleting(claim) or allocation(claim) is not None for claim in claims):
             continue
+        if any(_kept_back(store, claim) for claim in _present(claims)):
+            continue
         found += [
-            Violation(world.now, "nothing that fits waits for ever", f"pod {key(item)}", f"fits {node['metadata']['name']}")
+            Violation(
+                world.now, "nothing that fits waits for ever", f"pod {key(item)}", f"fits {node['metadata']['name']}"
+            )
             for node in store.listed(NODES)
             if _fits(item, node, use) and allocate(store, _present(claims), node) is not None
         ][:1]
     return found
+
+
+def _kept_back(store: Store, claim: dict[str, Any]) -> bool:
+    """Its report says that a hold of another claim keeps it back, and there is such a hold (design §8.3)."""
+    report = store.get(CLAIM_REPORTS, key(claim))
+    return (report or {}).get("status", {}).get("reason") == "Held" and any(item["status"].get("hold") for item in store.listed(CLAIM_REPORTS))
 
 
 def _fits(item: dict[str, Any], node: dict[str, Any], use: dict[str, NodeUse]) -> bool:

@@ -14,7 +14,7 @@ from dra_operator.cluster.memory.scenario import Player
 from dra_operator.cluster.rest import BY_KIND, MERGE_PATCH, Request
 from dra_operator.engine.engine import Engine
 from dra_operator.engine.settings import EngineSettings
-from tests.engine.stage import claim, device_class, gpus, node, pod, template, workload
+from tests.engine.stage import claim, device_class, gpus, node, pod, policy, template, workload
 from tests.simulation.oracle import forgotten
 
 Object = dict[str, Any]
@@ -42,9 +42,20 @@ class Story:
     def _build(self) -> None:
         labels = {"dra-operator.dev/managed": "false"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": EXEMPT, "labels": labels}}
-        objects = [namespace, device_class(), template(), template("two", 2), template(namespace=EXEMPT)]
+        terms = {"after": "20s", "hold": self.random.random() < 0.5}
+        objects = [
+            namespace,
+            device_class(),
+            template(),
+            template("two", 2),
+            template(namespace=EXEMPT),
+            policy(starvation=terms),
+        ]
         for index in range(self.random.randint(2, 4)):
-            objects += [node(f"n{index}", cpu=str(self.random.choice([2, 4, 16]))), gpus(f"n{index}", self.random.randint(1, 4))]
+            objects += [
+                node(f"n{index}", cpu=str(self.random.choice([2, 4, 16]))),
+                gpus(f"n{index}", self.random.randint(1, 4)),
+            ]
         self.player.apply(objects)
 
     def _name(self, prefix: str) -> str:
@@ -59,13 +70,29 @@ class Story:
 
     def _some(self, kind: str, namespace: str = "default") -> str | None:
         resource = BY_KIND[kind]
-        names = [item["metadata"]["name"] for item in self.world.server.store.listed(resource, namespace if resource.namespaced else "")]
+        names = [
+            item["metadata"]["name"]
+            for item in self.world.server.store.listed(resource, namespace if resource.namespaced else "")
+        ]
         return self.random.choice(names) if names else None
 
     # -- what happens
 
     def play(self, happenings: int) -> Story:
-        deeds = [self.run_pod, self.run_pod, self.deploy, self.run_job, self.share, self.bare, self.foreign, self.remove, self.scale, self.cordon, self.taint, self.republish]
+        deeds = [
+            self.run_pod,
+            self.run_pod,
+            self.deploy,
+            self.run_job,
+            self.share,
+            self.bare,
+            self.foreign,
+            self.remove,
+            self.scale,
+            self.cordon,
+            self.taint,
+            self.republish,
+        ]
         for _ in range(happenings):
             deed = self.random.choice(deeds)
             self.log.append(f"{self.world.now:.3f} {deed.__name__}")
@@ -75,7 +102,9 @@ class Story:
 
     def run_pod(self) -> None:
         name = self._name("pod")
-        item = pod(name, templates=self.random.choice([["gpu"], ["two"], ["gpu", "gpu"]]), cpu=self.random.choice(["1", "3"]))
+        item = pod(
+            name, templates=self.random.choice([["gpu"], ["two"], ["gpu", "gpu"]]), cpu=self.random.choice(["1", "3"])
+        )
         if self.random.random() < 0.7:
             item["metadata"]["annotations"] = {"dra-operator.dev/run-for": f"{self.random.randint(1, 40)}s"}
         self.player.apply([item])
@@ -86,7 +115,9 @@ class Story:
 
     def run_job(self) -> None:
         item = workload("Job", self._name("job"), self.random.randint(1, 3))
-        item["spec"]["template"]["metadata"]["annotations"] = {"dra-operator.dev/run-for": f"{self.random.randint(1, 20)}s"}
+        item["spec"]["template"]["metadata"]["annotations"] = {
+            "dra-operator.dev/run-for": f"{self.random.randint(1, 20)}s"
+        }
         self.player.apply([item])
 
     def share(self) -> None:
@@ -125,7 +156,9 @@ class Story:
         effect = self.random.choice(["NoSchedule", "NoExecute"])
         selector = {"pool": self._some("Node")}
         spec = {"deviceSelector": selector, "taint": {"key": "x", "effect": effect}}
-        self.player.apply([{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}])
+        self.player.apply(
+            [{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}]
+        )
 
     def republish(self) -> None:
         """A driver publishes a pool anew, with more or fewer devices."""

@@ -46,23 +46,22 @@ def clauses(template: str) -> list[tuple[str, str | None, str]]:
 
 def format_text(template: str, args: tuple[Any, ...]) -> str:
     """The template with its clauses replaced. Raises EvaluationError."""
-    out, total = [], 0
-    for index, (before, precision, letter) in enumerate(clauses(template)):
-        out.append(before)
-        total += len(before)
-        if not letter and index == len(clauses(template)) - 1:
-            break
+    *parts, (rest, _, _) = clauses(template)
+    out: list[str] = []
+    total = len(rest)
+    for index, (before, precision, letter) in enumerate(parts):
         if index >= len(args):
             raise FormatError(f"index {index} out of range")
         check_clause(precision, letter)
         try:
-            out.append(CLAUSES[letter](args[index], None if precision is None else int(precision)))
+            filled = CLAUSES[letter](args[index], None if precision is None else int(precision))
         except FormatError as error:
             raise FormatError(f"error during formatting: {error.args[0]}") from None
-        total += len(out[-1])
+        out += before, filled
+        total += len(before) + len(filled)
         if total > MAX_TEXT:
             raise too_large()
-    return "".join(out)
+    return "".join(out) + rest
 
 
 def check_clause(precision: str | None, letter: str) -> None:
@@ -147,7 +146,7 @@ def _decimal(value: Any, _: int | None) -> str:
 
 def _double(value: Any, clause: str) -> float:
     if type(value) is float:
-        return value
+        return value or 0.0  # negative zero prints without its sign
     if type(value) is str and value in _SPECIAL_TEXTS:
         return _SPECIAL_TEXTS[value]
     raise FormatError(f"{clause} clause can only be used on doubles, was given {kind_of(value)}")

@@ -6,8 +6,6 @@ from dra_operator.cel import operators
 from dra_operator.cel.declarations import Registry
 
 _NUMERIC = ("int64", "int"), ("uint64", "uint"), ("double", "double")
-_COMPARED = ("bool", "bool"), *_NUMERIC, ("string", "string"), ("bytes", "bytes")
-_TIMES = ("timestamp", "timestamp"), ("duration", "duration")
 
 
 def declare(functions: Registry) -> None:
@@ -22,22 +20,28 @@ def declare(functions: Registry) -> None:
     plain("_!=_", "not_equals", "A, A -> bool")
     for name, verb in (("_<_", "less"), ("_<=_", "less_equals"), ("_>_", "greater"), ("_>=_", "greater_equals")):
         _declare_order(functions, name, verb)
-    for name, verb in (("_+_", "add"), ("_-_", "subtract"), ("_*_", "multiply"), ("_/_", "divide")):
-        for suffix, kind in _NUMERIC:
-            plain(name, f"{verb}_{suffix}", f"{kind}, {kind} -> {kind}")
-    for suffix, kind in _NUMERIC[:2]:
-        plain("_%_", f"modulo_{suffix}", f"{kind}, {kind} -> {kind}")
-    for kind in ("bytes", "string"):
-        plain("_+_", f"add_{kind}", f"{kind}, {kind} -> {kind}")
-    plain("_+_", "add_list", "list(A), list(A) -> list(A)")
-    plain("_+_", "add_duration_duration", "duration, duration -> duration")
-    plain("_+_", "add_duration_timestamp", "duration, timestamp -> timestamp")
-    plain("_+_", "add_timestamp_duration", "timestamp, duration -> timestamp")
+    # The order matters where an argument's type is open: the first overload that fits binds it.
+    for suffix, kind in (
+        *(("bytes", "bytes"), ("double", "double"), ("duration_duration", "duration")),
+        *(("int64", "int"), ("list", "list(A)"), ("string", "string"), ("uint64", "uint")),
+    ):
+        plain("_+_", f"add_{suffix}", f"{kind}, {kind} -> {kind}")
+        if suffix == "duration_duration":
+            plain("_+_", "add_duration_timestamp", "duration, timestamp -> timestamp")
+            plain("_+_", "add_timestamp_duration", "timestamp, duration -> timestamp")
+    plain("_-_", "subtract_double", "double, double -> double")
     plain("_-_", "subtract_duration_duration", "duration, duration -> duration")
+    plain("_-_", "subtract_int64", "int, int -> int")
     plain("_-_", "subtract_timestamp_duration", "timestamp, duration -> timestamp")
     plain("_-_", "subtract_timestamp_timestamp", "timestamp, timestamp -> duration")
-    plain("-_", "negate_int64", "int -> int")
+    plain("_-_", "subtract_uint64", "uint, uint -> uint")
+    for suffix, kind in (("double", "double"), ("int64", "int"), ("uint64", "uint")):
+        plain("_*_", f"multiply_{suffix}", f"{kind}, {kind} -> {kind}")
+        plain("_/_", f"divide_{suffix}", f"{kind}, {kind} -> {kind}")
+    for suffix, kind in (("int64", "int"), ("uint64", "uint")):
+        plain("_%_", f"modulo_{suffix}", f"{kind}, {kind} -> {kind}")
     plain("-_", "negate_double", "double -> double")
+    plain("-_", "negate_int64", "int -> int")
     plain("_[_]", "index_list", "list(A), int -> A")
     plain("_[_]", "index_map", "map(A, B), A -> B")
     plain("_[_]", "optional_list_index_int", "optional(list(V)), int -> optional(V)")
@@ -58,11 +62,13 @@ def declare(functions: Registry) -> None:
 
 
 def _declare_order(functions: Registry, name: str, verb: str) -> None:
-    for suffix, kind in (*_COMPARED, *_TIMES):
-        functions.plain(name, f"{verb}_{suffix}", f"{kind}, {kind} -> bool")
+    functions.plain(name, f"{verb}_bool", "bool, bool -> bool")
     for left_suffix, left in _NUMERIC:
+        functions.plain(name, f"{verb}_{left_suffix}", f"{left}, {left} -> bool")
         for right_suffix, right in _NUMERIC:
             if left != right:
                 functions.plain(name, f"{verb}_{left_suffix}_{right_suffix}", f"{left}, {right} -> bool")
+    for kind in ("string", "bytes", "timestamp", "duration"):
+        functions.plain(name, f"{verb}_{kind}", f"{kind}, {kind} -> bool")
     symbol = name.strip("_")
     functions.shared(name, lambda left, right: operators.ordered(symbol, left, right))

@@ -18,6 +18,7 @@ from dra_operator.cel.operators import timestamp
 from dra_operator.cel.values import INT64_MAX, Duration, Timestamp
 
 _SECOND = 10**9
+_CYCLE, _CYCLE_DAYS = 400, 146_097
 _UNITS = {
     "ns": 1,
     "us": 1000,
@@ -59,11 +60,12 @@ def declare(functions: Registry) -> None:
 
 
 def _declare_part(functions: Registry, name: str, part: Any, suffix: str) -> None:
-    def utc(value: Timestamp) -> int:
-        return int(part(_calendar(value, UTC)))
-
     def zoned(value: Timestamp, zone: str) -> int:
-        return int(part(_calendar(value, _zone(zone))))
+        at, years = _calendar(value.ns, _zone(zone))
+        return int(part(at)) + (years if name == "getFullYear" else 0)
+
+    def utc(value: Timestamp) -> int:
+        return zoned(value, "")
 
     functions.member(name, f"timestamp_to_{suffix}", "timestamp -> int", utc)
     functions.member(name, f"timestamp_to_{suffix}_with_tz", "timestamp, string -> int", zoned)
@@ -76,11 +78,14 @@ def _whole(unit: int) -> Any:
     return count
 
 
-def _calendar(value: Timestamp, zone: tzinfo) -> datetime:
-    try:
-        return (_EPOCH + timedelta(microseconds=value.ns // 1000)).astimezone(zone)
-    except OverflowError:
-        raise EvaluationError("timestamp overflow") from None
+def _calendar(ns: int, zone: tzinfo) -> tuple[datetime, int]:
+    """The date and time in a zone, and the years to add to it: at the ends of the range a zone leads out of what Python has.
+
+    The calendar, days of the week included, repeats after 400 years.
+    """
+    at = _EPOCH + timedelta(microseconds=ns // 1000)
+    years = -_CYCLE if at.year <= 1 else _CYCLE if at.year >= 9999 else 0
+    return (at.replace(year=at.year - years)).astimezone(zone), years
 
 
 def _zone(name: str) -> tzinfo:
@@ -145,11 +150,11 @@ def parse_timestamp(text: str) -> Timestamp:
             raise _no_timestamp()
         offset = (int(off_hours) * 60 + int(off_minutes)) * (-1 if sign == "-" else 1)
     try:
-        # Year 0 exists for Go, and is out of range for CEL.
-        local = datetime(max(year, 1), month, day, hour, minute, second, tzinfo=UTC)
+        # Year 0 exists for Go but not for Python; 400 years later the calendar is the same.
+        local = datetime(year or _CYCLE, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise _no_timestamp() from None
-    seconds = (local - _EPOCH) // timedelta(seconds=1) - offset * 60 - (366 * 86400 if year == 0 else 0)
+    seconds = (local - _EPOCH) // timedelta(seconds=1) - offset * 60 - (0 if year else _CYCLE_DAYS * 86400)
     return timestamp(seconds * _SECOND + int((fraction or "0")[:9].ljust(9, "0")), offset)
 
 
@@ -159,11 +164,9 @@ def _no_timestamp() -> EvaluationError:
 
 def timestamp_text(value: Timestamp) -> str:
     """RFC 3339 with as many digits of the second as needed, in the offset it was written in."""
-    seconds, ns = divmod(value.ns + value.offset * 60 * _SECOND, _SECOND)
-    try:
-        local = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
-    except OverflowError:
-        raise EvaluationError("timestamp overflow") from None
+    at, years = _calendar(value.ns, timezone(timedelta(minutes=value.offset)))
+    ns = value.ns % _SECOND
+    local = f"{at.year + years:04d}-{at:%m-%dT%H:%M:%S}"
     fraction = f".{ns:09d}".rstrip("0") if ns else ""
     if not value.offset:
         return f"{local}{fraction}Z"

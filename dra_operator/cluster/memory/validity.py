@@ -55,5 +55,21 @@ class Validity:
         selector = claim.allocation.node_selector
         node = None if selector is None else selector.only_node()
         with self._devices.inventory.snapshot() as view:
+            for uid in self._foreign(claim):
+                view.release(uid)
             for violation in validate(view, [claim], [claim.allocation], node):
                 self._report(violation.claim, violation.message)
+
+    def _foreign(self, claim: ResourceClaim) -> list[str]:
+        """Unmanaged claims on the same devices: kube-scheduler may have been a moment faster, which is resolved afterwards."""
+        assert claim.allocation is not None
+        taken = {(result.driver, result.pool, result.device) for result in claim.allocation.results}
+        return [
+            item["metadata"]["uid"]
+            for item in self._world.server.store.listed(RESOURCE_CLAIMS)
+            if not managed(item)
+            and any(
+                (result["driver"], result["pool"], result["device"]) in taken
+                for result in ((allocation(item) or {}).get("devices") or {}).get("results") or ()
+            )
+        ]

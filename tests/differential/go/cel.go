@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +15,7 @@ import (
 
 func init() {
 	commands["cel"] = answerCEL
+	commands["cel-bench"] = timeCEL
 	commands["quantity"] = answerQuantity
 }
 
@@ -36,6 +38,7 @@ type celDevice struct {
 type celAnswer struct {
 	Name          string `json:"name"`
 	Match         *bool  `json:"match,omitempty"`
+	Value         any    `json:"value,omitempty"`
 	CompileError  string `json:"compileError,omitempty"`
 	Error         string `json:"error,omitempty"`
 	Cost          uint64 `json:"cost"`
@@ -70,7 +73,7 @@ func answerCEL(line []byte) (result any) {
 	if c.EnvType == string(environment.NewExpressions) {
 		envType = environment.NewExpressions
 	}
-	compiled := compilerFor(c.Features)(c.Expression, dracel.Options{EnvType: &envType})
+	compiled := compilerFor(c.Features)(c.Expression, dracel.Options{EnvType: &envType, DerivedAttribute: c.Derived})
 	if compiled.Error != nil {
 		answer.CompileError = compiled.Error.Detail
 		return answer
@@ -82,6 +85,15 @@ func answerCEL(line []byte) (result any) {
 		Attributes:               c.Device.Attributes,
 		Capacity:                 c.Device.Capacity,
 	}
+	if c.Derived {
+		value, _, err := compiled.EvaluateDerivedAttribute(context.Background(), device)
+		if err != nil {
+			answer.Error = strings.ToValidUTF8(err.Error(), "?")
+		} else {
+			answer.Value = value
+		}
+		return answer
+	}
 	match, details, err := compiled.DeviceMatches(context.Background(), device)
 	if details != nil && details.ActualCost() != nil {
 		answer.Cost = *details.ActualCost()
@@ -92,6 +104,41 @@ func answerCEL(line []byte) (result any) {
 	}
 	answer.Match = &match
 	return answer
+}
+
+type celTime struct {
+	Expression       string  `json:"expression"`
+	CompileMicros    float64 `json:"compileMicros"`
+	EvaluationMicros float64 `json:"evaluationMicros"`
+}
+
+// timeCEL says how long one compilation, as the scheduler does it, and one evaluation take.
+func timeCEL(line []byte) any {
+	var c celCase
+	if err := json.Unmarshal(line, &c); err != nil {
+		return celTime{}
+	}
+	compile := compilerFor(c.Features)
+	options := dracel.Options{DisableCostEstimation: true}
+	device := dracel.Device{Driver: c.Device.Driver, Attributes: c.Device.Attributes, Capacity: c.Device.Capacity}
+	compiled := compile(c.Expression, options)
+	return celTime{
+		Expression:    c.Expression,
+		CompileMicros: micros(func() { compile(c.Expression, options) }),
+		EvaluationMicros: micros(func() {
+			_, _, _ = compiled.DeviceMatches(context.Background(), device)
+		}),
+	}
+}
+
+// micros runs something for a quarter of a second and gives the mean.
+func micros(run func()) float64 {
+	start, count := time.Now(), 0
+	for time.Since(start) < 250*time.Millisecond {
+		run()
+		count++
+	}
+	return float64(time.Since(start).Microseconds()) / float64(count)
 }
 
 type quantityAnswer struct {

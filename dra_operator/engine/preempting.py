@@ -1,0 +1,313 @@
+"""Preemption under way (design §5): victims chosen, noted in the report, asked of the Eviction API, waited for; called off when not needed.
+
+The order protects against a death in between: the hold and the victims stand in the preemptor's report before anyone is evicted, every
+eviction is asked for as a dry run before the first is carried out, and what comes free is held for the preemptor by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dra_operator.allocator import Problem, Strategy
+from dra_operator.api.core import Pod
+from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.decisions import Decision, EvictPod, Outcome
+from dra_operator.engine.holding import Holding
+from dra_operator.engine.placing import Placer
+from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.writing import deallocate
+from dra_operator.inventory import DeviceId
+from dra_operator.preemption.holders import Holder
+from dra_operator.preemption.holds import Hold
+from dra_operator.preemption.victims import NoVictims, Victims, choose
+from dra_operator.queue.units import Unit, UnitKey, order
+
+#: Units that may look for victims in one pass, and seconds until one looks again: on a full cluster a look costs.
+_LOOKS = 4
+_AGAIN = 1.0
+
+
+class Stage(Enum):
+    NOTING = "the report is to name the victims first"
+    ASKING = "dry runs of the evictions are under way"
+    EVICTING = "evictions are under way"
+    WAITING = "waiting for the devices"
+
+
+@dataclass(slots=True)
+class Run:
+    """One preemption. `asked` and `evicted` are pod UIDs."""
+
+    unit: UnitKey
+    uid: str
+    victims: tuple[Holder, ...]
+    stage: Stage = Stage.NOTING
+    asked: set[str] = field(default_factory=set)
+    allowed: set[str] = field(default_factory=set)
+    evicted: set[str] = field(default_factory=set)
+
+
+class Preempting:
+    """At most one run a unit; no victim is in two of them."""
+
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting, holding: Holding) -> None:
+        self._state, self._placer, self._budgeting, self._holding = state, placer, budgeting, holding
+        self._runs: dict[UnitKey, Run] = {}
+        self._again: dict[UnitKey, tuple[float, tuple[int, ...]]] = {}
+        self._looks = 0
+        self.recheck: float | None = None
+
+    # -- choosing
+
+    def begin_pass(self) -> None:
+        self._looks = 0
+        self.recheck = None
+
+    def consider(self, unit: Unit, pod: Pod | None, now: float) -> bool:
+        """Look for victims for a blocked unit; returns whether a preemption is under way for it."""
+        if unit.key in self._runs:
+            return True
+        if not self._wants(unit, pod):
+            return False
+        at, moment = self._again.get(unit.key, (0.0, ()))
+        if moment == self._moment():
+            return False
+        if now < at or self._looks >= _LOOKS:
+            wake = max(at, now + 0.05)
+            self.recheck = wake if self.recheck is None else min(wake, self.recheck)
+            return False
+        self._looks += 1
+        found = self._choose(unit, pod, now)
+        self._again[unit.key] = (now + _AGAIN, self._moment())
+        refused = None if isinstance(found, NoVictims) else self._refused(unit, found, now)
+        if refused is not None:
+            found = NoVictims((refused,))
+        if isinstance(found, NoVictims):
+            self._explain(unit, f"no preemption: {'; '.join(found.reasons)}")
+            return False
+        self._begin(unit, found, now)
+        return True
+
+    def _refused(self, unit: Unit, found: Victims, now: float) -> str | None:
+        """What quotas and reservations say: what is freed may have to stay free for others."""
+        seen = [self._state.view.claims[key] for key in unit.claims]
+        todo = [each for each in seen if not each.allocated]
+        gone = self._holding.leaving()[0] | frozenset(found.claims)
+        pairs = list(zip(todo, found.solution.allocations, strict=True))
+        blocker = self._budgeting.permits(unit, pairs, now, without=gone)
+        return None if blocker is None else blocker.message
+
+    def _moment(self) -> tuple[int, ...]:
+        return (*self._state.moment, self._state.budget_changes)
+
+    def _wants(self, unit: Unit, pod: Pod | None) -> bool:
+        _, terms = self._state.terms(unit)
+        mode = terms.preemption.mode
+        if mode == "Never":
+            if unit.starved_since is not None:
+                self._explain(unit, "preemption is off in its policy")
+            return False
+        if pod is not None and pod.preemption_policy == "Never":
+            if unit.starved_since is not None:
+                self._explain(unit, "its PriorityClass has preemptionPolicy Never")
+            return False
+        return mode == "Always" or unit.starved_since is not None
+
+    def _explain(self, unit: Unit, text: str) -> None:
+        if unit.preemption_note != text:
+            unit.preemption_note = text
+            self._mark(unit)
+
+    def _choose(self, unit: Unit, pod: Pod | None, now: float) -> Victims | NoVictims:
+        state = self._state
+        _, terms = state.terms(unit)
+        seen = [state.view.claims[key] for key in unit.claims]
+        avoided = {} if pod is None else state.avoided_nodes(pod, now)
+        claims, pods = self._holding.leaving()
+        problem = Problem(
+            claims=tuple(each.claim for each in seen if not each.allocated),
+            nodes=self._placer.candidate_nodes(unit, pod),
+            needs_node=pod is not None,
+            strategy=Strategy(terms.placement.strategy),
+            forbidden=self._spoken_for(unit) | self._budgeting.barred(unit, pod, now),
+        )
+
+        def fits(node: str, gone: frozenset[str]) -> bool:
+            if pod is None:
+                return True
+            return node not in avoided and state.ledger.misfit(pod, node, without=gone | pods) is None
+
+        return choose(
+            problem,
+            state.inventory.snapshot(),
+            self._holding.index,
+            priority=unit.priority,
+            min_delta=terms.preemption.min_priority_delta,
+            max_victims=terms.preemption.max_victims,
+            budgets=state.budgets,
+            fits=fits,
+            leaving=claims,
+        )
+
+    def _spoken_for(self, unit: Unit) -> frozenset[DeviceId]:
+        """Held for units that stand before it or are preempting themselves."""
+        held = [
+            hold.devices | hold.wanted
+            for hold in self._state.holds
+            if hold.unit != unit.key and (hold.wanted or hold.rank < order(unit))
+        ]
+        return frozenset().union(*held)
+
+    def _begin(self, unit: Unit, found: Victims, now: float) -> None:
+        state = self._state
+        devices = frozenset(
+            DeviceId(result.driver, result.pool, result.device)
+            for allocation in found.solution.allocations
+            for result in allocation.results
+            if not result.admin_access
+        )
+        state.drop_hold(unit.key)
+        state.holds.put(
+            Hold(unit.key, found.node or "", now, order(unit), wanted=devices, ready_at=None, priority=unit.priority)
+        )
+        unit.preemption_note = ""
+        run = Run(unit.key, unit.uid, found.holders, Stage.NOTING if found.holders else Stage.WAITING)
+        self._runs[unit.key] = run
+        unit.victims = tuple(str(holder) for holder in found.holders)
+        self._mark(unit)
+        if found.holders:
+            names = ", ".join(unit.victims)
+            for key in unit.claims:
+                seen = state.view.claims.get(key)
+                if seen is not None and seen.managed:
+                    state.event(
+                        claim_reference(seen), "Normal", "Preempting", "Preempt", f"makes room on {found.node}: {names}"
+                    )
+
+    # -- carrying on
+
+    def carry_on(self, now: float) -> list[Decision]:
+        """The next steps of every run that is still needed; the others are called off."""
+        decisions: list[Decision] = []
+        for run in list(self._runs.values()):
+            unit = self._state.units.get(run.unit)
+            hold = self._state.holds.get(run.unit)
+            if unit is None or unit.uid != run.uid or run.unit not in self._state.waiting or hold is None:
+                self._call_off(run)
+                continue
+            if run.stage is Stage.NOTING and hold.written:
+                run.stage = Stage.ASKING
+            if run.stage is Stage.ASKING:
+                decisions += self._ask(run, unit, now)
+            if run.stage is Stage.EVICTING:
+                decisions += self._evict(run, unit, now)
+            if run.stage is Stage.WAITING and not self._still_leaving(run):
+                # They are gone and the pass before this one could not place it: look again.
+                self._call_off(run)
+        return decisions
+
+    def _ask(self, run: Run, unit: Unit, now: float) -> list[Decision]:
+        """One dry run a pod, then all at once: none is evicted if one of them may not be."""
+        decisions: list[Decision] = []
+        for pod in self._pods(run):
+            if pod.meta.uid in run.asked:
+                continue
+            if self._state.writes.get(pod.meta.uid) is not None:
+                return decisions
+            decisions.append(self._eviction(run, pod, unit, now, dry_run=True))
+            run.asked.add(pod.meta.uid)
+        if all(pod.meta.uid in run.allowed for pod in self._pods(run)):
+            run.stage = Stage.EVICTING
+        return decisions
+
+    def _evict(self, run: Run, unit: Unit, now: float) -> list[Decision]:
+        state = self._state
+        decisions: list[Decision] = []
+        for holder in run.victims:
+            for reference in holder.pods:
+                pod = state.view.pod_by_uid(reference.uid)
+                if pod is None or pod.meta.deleted is not None or pod.terminal or pod.meta.uid in run.evicted:
+                    continue
+                if state.writes.get(pod.meta.uid) is not None:
+                    return decisions
+                decisions.append(self._eviction(run, pod, unit, now, dry_run=False))
+                run.evicted.add(pod.meta.uid)
+                state.event(pod_reference(pod), "Warning", "Preempted", "Evict", self._why(unit))
+            for uid in holder.claims:
+                seen = state.view.claim_by_uid(uid)
+                if seen is None:
+                    continue
+                state.preempted[uid] = str(unit.key.subject)
+                state.stale_reports[seen.key] = None
+                if not holder.pods and seen.allocated and state.writes.get(uid) is None:
+                    decisions.append(deallocate(state, seen, None, now))
+                    state.event(claim_reference(seen), "Warning", "Preempted", "Deallocate", self._why(unit))
+        run.stage = Stage.WAITING
+        return decisions
+
+    def _why(self, unit: Unit) -> str:
+        return f"makes room for {unit.key.kind} {unit.key.subject} of priority {unit.priority}"
+
+    def _eviction(self, run: Run, pod: Pod, unit: Unit, now: float, *, dry_run: bool) -> EvictPod:
+        _, terms = self._state.terms(unit)
+        decision = EvictPod(
+            self._state.writes.next_id(),
+            pod.key,
+            pod.meta.uid,
+            self._why(unit),
+            dry_run=dry_run,
+            grace_period=terms.preemption.grace_period_seconds,
+        )
+        self._state.writes.begin(decision, run.unit, version=0, now=now)
+        return decision
+
+    def settle(self, outcome: Outcome) -> None:
+        """What the Eviction API said."""
+        decision = outcome.decision
+        if not isinstance(decision, EvictPod):
+            return
+        run = next((each for each in self._runs.values() if decision.uid in each.asked), None)
+        if run is None:
+            return
+        if outcome.ok or outcome.status == 404:
+            run.allowed.add(decision.uid)
+            return
+        if outcome.status == 429:
+            reference = next(pod for holder in run.victims for pod in holder.pods if pod.uid == decision.uid)
+            for budget in self._state.budgets.of(reference):
+                self._state.budgets.exhaust(budget.key)
+            self._state.budget_changes += 1
+        # Those evicted already are leaving, and count as such when it looks for victims again.
+        self._call_off(run)
+
+    def _pods(self, run: Run) -> list[Pod]:
+        found = (self._state.view.pod_by_uid(pod.uid) for holder in run.victims for pod in holder.pods)
+        return [pod for pod in found if pod is not None and pod.meta.deleted is None and not pod.terminal]
+
+    def _still_leaving(self, run: Run) -> bool:
+        claims, _ = self._holding.leaving()
+        if any(uid in claims for holder in run.victims for uid in holder.claims):
+            return True
+        if any(self._state.writes.get(pod.meta.uid) is not None for pod in self._pods(run)):
+            return True
+        waited_for = self._state.holds.get(run.unit)
+        return not run.victims and waited_for is not None and bool(claims)
+
+    def _call_off(self, run: Run) -> None:
+        self._runs.pop(run.unit, None)
+        self._again.pop(run.unit, None)
+        unit = self._state.units.get(run.unit)
+        if unit is not None:
+            unit.victims = ()
+            self._mark(unit)
+        hold = self._state.holds.get(run.unit)
+        if hold is not None and hold.wanted:
+            self._state.drop_hold(run.unit)
+
+    def _mark(self, unit: Unit) -> None:
+        for key in unit.claims:
+            self._state.stale_reports[key] = None
+
+    def under_way(self, unit: UnitKey) -> bool:
+        return unit in self._runs

@@ -98,9 +98,14 @@ class Search:
 
     def run(self, limit: int = 1) -> list[Choice]:
         """Up to `limit` solutions, the first in order first; further ones take the same ways. Raises Stopped."""
-        solutions: list[Choice] = []
         if self._exact and not self._precheck():
-            return solutions
+            return []
+        if self.table.plain and self._bounded and len(self.table.classes) == 1 and len(self.plan.ways) == 1:
+            return self._alike(self.plan.ways[0])
+        return self._search(limit)
+
+    def _search(self, limit: int) -> list[Choice]:
+        solutions: list[Choice] = []
         start = self.start
         position = Position(
             start.free,
@@ -144,6 +149,15 @@ class Search:
                 solved = self._take_way(stack, frame.at, way, frame.position, frame.picked)
             else:
                 solved = self._take_device(stack, frame, choice)
+
+    def _alike(self, way: Way) -> list[Choice]:
+        """One request, and devices that are all alike: take the first ones."""
+        free = self.columns[way.index].usable & self.start.free
+        if way.all or way.admin or way.constraints or not 0 < way.count <= MAX_RESULTS:
+            return self._search(1)
+        if free.bit_count() < way.count:
+            return []
+        return [((way, tuple(_bits(free)[: way.count])),)]
 
     # -- steps -----------------------------------------------------------------------------------------------------
 

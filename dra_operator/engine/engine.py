@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from dra_operator.api.meta import Key
 from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
 from dra_operator.engine.explaining import Explainer
@@ -59,9 +60,12 @@ class Engine:
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
         self._holding = Holding(self._state)
-        self._preempting = Preempting(self._state, self._placer, self._holding)
-        self._starvation = Starvation(self._state, self._placer, self._alarms, self._preempting)
-        self._queue = Queue(self._state, self._placer, self._lifecycle, self._starvation, self._alarms)
+        self._budgeting = Budgeting(self._state, self._placer)
+        self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
+        self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
+        self._queue = Queue(
+            self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms
+        )
         self._unsynced = set(WATCHED)
 
     # -- inputs

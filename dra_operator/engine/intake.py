@@ -158,8 +158,10 @@ class Intake:
             if state.ledger.vacate(pod.meta.uid):
                 state.made_room()
             state.writes.gone(pod.meta.uid)
+            state.plugins.ends(pod.meta.uid)
         elif pod.node_name is not None:
             state.ledger.occupy(pod, pod.node_name)
+            state.plugins.runs(pod, pod.node_name)
         if pod.meta.deleted is not None:
             state.writes.gone(pod.meta.uid)
         self._touch_around(pod)
@@ -175,6 +177,7 @@ class Intake:
         if self._state.ledger.vacate(pod.meta.uid):
             self._state.made_room()
         self._state.writes.gone(pod.meta.uid)
+        self._state.plugins.ends(pod.meta.uid)
         self._touch_around(pod)
 
     def _touch_around(self, pod: Pod) -> None:

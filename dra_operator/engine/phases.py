@@ -70,6 +70,8 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
     if unit.victims:
         text = f"{', '.join(unit.victims[:4])} make room; until then: {unit.message}"
         return Standpoint("Preempting", "WaitingForVictims", text, unit)
+    if unit.reason == "QuotaExceeded":
+        return Standpoint("QuotaExceeded", unit.reason, unit.message, unit)
     if unit.impossible:
         return Standpoint("Unsatisfiable", unit.reason, unit.message, unit)
     message = "; ".join(text for text in (unit.message, unit.preemption_note) if text)

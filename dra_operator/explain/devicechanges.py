@@ -41,7 +41,7 @@ def _tolerations(asked: Asked, way: Way) -> Iterator[Change]:
             "toleration",
             f"tolerate the taint{'s' if len(taints) > 1 else ''} {names} ({asked.where(way)})",
             with_detail(way, partial(_tolerating, added=tuple(map(toleration_of, taints)))),
-            f"{way.index}/taints/{names}",
+            f"{way.index}/taints/{names}/tolerate",
             len(taints),
         )
 

@@ -14,6 +14,7 @@ from dra_operator.explain.conjuncts import kinds_of, terms_of
 from dra_operator.explain.constraintchanges import constraint_changes
 from dra_operator.explain.devicechanges import device_changes
 from dra_operator.explain.drafts import Bench, Draft, Effort
+from dra_operator.explain.edits import edits_of
 from dra_operator.explain.explanation import Cause, Explanation, Fix, RequestExplanation
 from dra_operator.explain.fixes import Found, find_fixes, outranking
 from dra_operator.explain.looking import Look
@@ -83,7 +84,7 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
             ]
             freed = releases(look, bench)
             larger = [release.change(situation) for release in freed]
-            found = find_fixes(bench, changes, larger)
+            found = find_fixes(bench, look, changes, larger)
             special += by_releases(look, freed, {item.fix.kind for item in found})
         else:
             where = "any node" if fits.node is None else f"node {fits.node}"
@@ -104,14 +105,36 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
 def _unplanned(situation: Situation, failed: Failed, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
     """The claim or its class is wrong: nothing can be counted, but a class of a similar name may be meant."""
     blocker = blocker_of_failure(failed)
-    cause = Cause("error", blocker.message)
-    found: list[Found] = []
-    if effort is not None and failed.kind == "class":
-        changes: list[Change] = list(class_names(situation.snapshot.inventory, situation.problem.claims))
-        found = find_fixes(Bench(situation, None, effort), changes, ())
-        found = [item for item in found if item.fix.kind == "class name"]
-    explanation = Explanation(blocker.message, causes=(cause,), fixes=tuple(item.fix for item in found))
-    return explanation, tuple(Proof(item.fix, item.draft) for item in found)
+    causes = (Cause("error", blocker.message),)
+    if effort is None or failed.kind != "class":
+        return Explanation(blocker.message, causes=causes), ()
+    bench = Bench(situation, None, effort)
+    changes = list(class_names(situation.snapshot.inventory, situation.problem.claims))
+    found = find_fixes(bench, None, changes, ())
+    proofs = tuple(Proof(item.fix, item.draft) for item in found if item.fix.kind == "class name")
+    if not proofs:
+        proofs = _with_another_class(situation, changes, effort)
+    return Explanation(blocker.message, causes=causes, fixes=tuple(proof.fix for proof in proofs)), proofs
+
+
+def _with_another_class(situation: Situation, changes: list[Change], effort: Effort) -> tuple[Proof, ...]:
+    """With the class that is meant the unit does not fit either: what else it takes."""
+    for change in changes:
+        draft = change.apply(Draft(situation.problem, situation.pod))
+        if draft is None:
+            continue
+        _, proofs = explain_with_proofs(replace(situation, problem=draft.problem), effort)
+        if proofs:
+            return tuple(
+                Proof(
+                    replace(
+                        proof.fix, text=f"{change.text}, and {proof.fix.text}", edits=edits_of(situation, proof.draft)
+                    ),
+                    proof.draft,
+                )
+                for proof in proofs
+            )
+    return ()
 
 
 #: What the unit says of itself goes first where it is for none of the reasons that are worked out here.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from dra_operator.explain.changes import Change
+from dra_operator.explain.combining import combine
 from dra_operator.explain.drafts import Bench, Draft, both
 from dra_operator.explain.edits import edits_of
 from dra_operator.explain.explanation import Fix, listed
@@ -28,15 +29,21 @@ class Found:
     cost: tuple[int, float, str]
 
 
-def find_fixes(bench: Bench, changes: Iterable[Change], larger: Iterable[Change]) -> list[Found]:
-    """Try `changes` one by one, then in pairs if none of them helps, then the `larger` ones that always cost more."""
+def find_fixes(bench: Bench, look: Look | None, changes: Iterable[Change], larger: Iterable[Change]) -> list[Found]:
+    """Try `changes` one by one, then the `larger` ones that cost more; if none of them helps, several together."""
     situation = bench.situation
     # The same change of a class is proposed for each request of the class.
     changes = sorted({change.text: change for change in changes}.values(), key=lambda change: change.cost)
     found = _singles(bench, changes, reserve=bench.effort.drafts // 4)
     found += _singles(bench, larger, reserve=1)
-    if not any(item.fix.kind not in ("new node", "free") for item in found):
+    if look is not None and not found:
         found += _pairs(bench, changes)
+    if look is not None and not found:
+        combination = combine(bench, look, changes)
+        if combination is not None:
+            text = ", and ".join(change.text for change in combination.changes)
+            whole = replace(combination.changes[-1], text=text, size=float(len(combination.changes)))
+            found.append(_found(situation, whole, combination.draft, combination.node))
     if len(found) < _ENOUGH:
         found += _singles(bench, [_another_node(situation)], reserve=0)
     return sorted(found, key=lambda item: item.cost)[:_ENOUGH]
@@ -63,7 +70,7 @@ def _pairs(bench: Bench, changes: list[Change]) -> list[Found]:
     found: list[Found] = []
     helped: set[frozenset[str]] = set()
     for first, second in _by_cost(_distinct(changes)):
-        if bench.left <= 0 or len(found) >= 3:
+        if bench.left <= bench.effort.drafts // 3 or len(found) >= 3:
             break
         about = frozenset((first.about, second.about))
         if about in helped:

@@ -48,7 +48,8 @@ class Release:
         )
 
     def change(self, situation: Situation) -> Change:
-        return Change(self.kind, self._text(situation), self.draft, f"release/{self.kind}", len(self.holders))
+        names = "/".join(holder.name for holder in self.holders)
+        return Change(self.kind, self._text(situation), self.draft, f"release/{names}/{self.kind}", len(self.holders))
 
     def _text(self, situation: Situation) -> str:
         if self.kind == "strategy":
@@ -80,7 +81,7 @@ def releases(look: Look, bench: Bench) -> list[Release]:
     seen = 0
     for place in by_distance(look):
         record = place.record
-        holders = list(_holders(look, record))
+        holders = holders_on(look, record)
         if not holders:
             continue
         seen += 1
@@ -134,19 +135,13 @@ def _fewest(bench: Bench, record: NodeRecord, holders: list[Holding]) -> list[Ho
     return chosen
 
 
-def _holders(look: Look, record: NodeRecord) -> Iterator[Holding]:
-    """Who has devices of the node that the unit could use, or that take counters or capacity from these."""
+def holders_on(look: Look, record: NodeRecord) -> list[Holding]:
+    """Who has devices that the node sees, or that take counters from these."""
     inventory, situation = look.inventory, look.situation
-    spot = next(place.spot for place in look.places if place.record is record)
-    wanted = 0
-    for fitting in spot.fitting:
-        wanted |= fitting
-    positions = {position for bit, position in enumerate(spot.table.order) if wanted >> bit & 1}
-    positions |= spot.table.counters.drains.keys() | spot.table.counters.groups.keys()
     found: dict[tuple[str, ...], Holding] = {}
-    for position in sorted(positions):
-        for uid in inventory.users(record.offers[position].id):
+    for offer in record.offers:
+        for uid in inventory.users(offer.id):
             holding = situation.holding(uid)
             if holding is not None and len(found) < _HOLDERS:
                 found.setdefault(holding.claims, holding)
-    yield from found.values()
+    return list(found.values())

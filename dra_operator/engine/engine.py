@@ -9,6 +9,7 @@ from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.engine.detailing import Details
 from dra_operator.engine.explaining import Explainer
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
@@ -54,7 +55,7 @@ class Engine:
         self._alarms = Alarms()
         self._placer = Placer(self._state)
         self._explainer = Explainer(self._state, self._placer)
-        self._reporter = Reporter(self._state)
+        self._reporter = Reporter(self._state, Details(self._state, self._explainer))
         self._class_reporter = ClassReporter(self._state)
         self._intake = Intake(self._state, self._reporter, self._class_reporter)
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)

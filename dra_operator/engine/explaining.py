@@ -15,8 +15,8 @@ from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.membership import Standing, membership
 from dra_operator.engine.phases import Standpoint, device_entries, node_of, standpoint, unit_of
 from dra_operator.engine.placing import Placer
-from dra_operator.engine.pods import priority_of_claim, priority_of_pod
-from dra_operator.engine.queueing import ends_at, rank_of
+from dra_operator.engine.pods import ends_at, priority_of_claim, priority_of_pod
+from dra_operator.engine.queueing import rank_of
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
 from dra_operator.explain.account import Account, ClaimAccount
@@ -95,7 +95,7 @@ class Explainer:
         """Why the unit's unallocated claims are not placed."""
         return explain(self.situation(unit, now, blocker), effort)
 
-    def situation(self, unit: Unit, now: float, blocker: Blocker) -> Situation:
+    def situation(self, unit: Unit, now: float, blocker: Blocker | None) -> Situation:
         state = self._state
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
         seen = [found for key in unit.claims if (found := state.view.claims.get(key)) is not None]
@@ -115,7 +115,7 @@ class Explainer:
             snapshot=state.inventory.snapshot(),
             elsewhere=self._elsewhere(pod, fixed),
             subject=f"{unit.key.kind} {unit.key.subject}",
-            origins=tuple(self._origin(claim) for claim in todo),
+            origins=tuple(self.origin(claim) for claim in todo),
             priority=unit.priority,
             pod=pod,
             misfit=self._misfit(fixed, {} if pod is None else state.avoided_nodes(pod, now)),
@@ -150,7 +150,7 @@ class Explainer:
         pinned = None if pod is None else pod.node_name or pod.pinned_to
         return "another node is named" if pinned is None else f"the pod can only run on node {pinned}"
 
-    def _origin(self, seen: SeenClaim) -> str:
+    def origin(self, seen: SeenClaim) -> str:
         """Where the claim's spec comes from: the template it was generated from, else itself."""
         owner = seen.claim.meta.controller
         name = seen.claim.meta.annotations.get(POD_CLAIM_NAME)

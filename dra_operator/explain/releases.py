@@ -38,11 +38,15 @@ class Release:
             self.node,
         )
 
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset(uid for holder in self.holders for uid in holder.claims)
+
     def draft(self, start: Draft) -> Draft:
         edits = tuple(Edit(name) for holder in self.holders for name in holder.objects)
         return replace(
             start,
-            released=start.released | {uid for holder in self.holders for uid in holder.claims},
+            released=start.released | self.claims,
             gone=start.gone | {pod.meta.uid for holder in self.holders for pod in holder.pods},
             edits=(*start.edits, *edits),
         )
@@ -98,7 +102,7 @@ def releases(look: Look, bench: Bench) -> list[Release]:
     # What a milder kind does is no news from a harsher one.
     found: list[Release] = []
     for kind in ("idle", "strategy", "preempt", "free"):
-        if kind in best and all(set(best[kind].holders) != set(other.holders) for other in found):
+        if kind in best and all(best[kind].claims != other.claims for other in found):
             found.append(best[kind])
     return found
 

@@ -151,7 +151,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long the lists and texts of a written explanation may get."""
+    """How long the lists and texts of a written explanation may get. `silent`: also terms of selectors that reject nothing."""
 
     requests: int
     steps: int
@@ -161,10 +161,11 @@ class Bounds:
     nodes: int
     fixes: int
     text: int
+    silent: bool = True
 
 
 #: For a ClaimReport: some kilobytes, whatever the inventory.
-REPORT = Bounds(requests=8, steps=14, details=3, conjuncts=8, causes=5, nodes=3, fixes=5, text=512)
+REPORT = Bounds(requests=8, steps=14, details=3, conjuncts=8, causes=5, nodes=3, fixes=5, text=512, silent=False)
 #: For people and programs that ask.
 FULL = Bounds(requests=64, steps=64, details=12, conjuncts=32, causes=32, nodes=8, fixes=24, text=4096)
 
@@ -206,7 +207,8 @@ def request_dict(item: RequestExplanation, bounds: Bounds) -> dict[str, Any]:
         "usable": item.usable,
         "mostOnANode": item.most_on_a_node,
     }
-    telling = sorted(item.conjuncts, key=lambda each: -each.rejects)[: bounds.conjuncts]
+    heard = [each for each in item.conjuncts if each.rejects or bounds.silent]
+    telling = sorted(heard, key=lambda each: -each.rejects)[: bounds.conjuncts]
     if telling:
         result["conjuncts"] = [_conjunct_dict(each, bounds) for each in item.conjuncts if each in telling]
     return result

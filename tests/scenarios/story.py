@@ -31,11 +31,46 @@ from tests.engine.stage import Object, device_class
 from tests.scenarios.cast import objects
 
 HERE = Path(__file__).parent
-_GIVEN = frozenset("nodes priorities policies classes budgets namespaces slices taints groups".split())
-_STEP = _GIVEN | frozenset("at pods claims deployments jobs delete cordon uncordon finish ungate scale restart".split())
+_GIVEN = frozenset(
+    ["nodes", "priorities", "policies", "classes", "budgets", "namespaces", "slices", "taints", "groups"]
+)
+_STEP = _GIVEN | frozenset(
+    [
+        "at",
+        "pods",
+        "claims",
+        "deployments",
+        "jobs",
+        "delete",
+        "cordon",
+        "uncordon",
+        "finish",
+        "ungate",
+        "scale",
+        "restart",
+    ]
+)
 _CHECK = frozenset(
-    "at pods running claims why reason policy position effective hold victims preempted_by starved evicted events devices "
-    "phases tries".split()
+    [
+        "at",
+        "pods",
+        "running",
+        "claims",
+        "why",
+        "reason",
+        "policy",
+        "position",
+        "effective",
+        "hold",
+        "victims",
+        "preempted_by",
+        "starved",
+        "evicted",
+        "events",
+        "devices",
+        "phases",
+        "tries",
+    ]
 )
 _KINDS = {
     "pod": "Pod",

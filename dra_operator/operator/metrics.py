@@ -29,7 +29,9 @@ class Metrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(f"dra_operator_{name}", text, labels, buckets=buckets, registry=registry)
 
-        self.decisions = counter("decisions", "Decisions of the engine.", "kind", "action")
+        self.decisions = counter(
+            "decisions", "Decisions of the engine; an Event's action is its reason.", "kind", "action"
+        )
         self.outcomes = counter("outcomes", "What became of them; 0: no answer.", "kind", "status", "reason")
         self.claims = gauge("claims", "Managed claims by phase, as the leader sees them.", "phase")
         self.waiting = gauge("waiting_units", "Units (pods, bare claims, groups) waiting for devices.")

@@ -1,7 +1,8 @@
 """Bounds: can what is still asked for be there at all? Counting only, so a "no" is certain and a "yes" means nothing.
 
-Two relaxations of the rest of a plan: every request gets distinct devices (a flow between requests and classes of alike devices), and
-every constraint has enough devices with one value, or enough different values. Shareable devices serve any number of requests.
+Relaxations of the rest of a plan: every request gets distinct devices (a flow between requests and classes of alike devices); each
+request by itself finds enough counters; and every constraint has enough devices with one value, or enough different values.
+Shareable devices serve any number of requests.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dra_operator.allocator.symmetry import components
 from dra_operator.allocator.table import Table
 
 
@@ -39,12 +41,19 @@ class Bounds:
                 for value, mask in column.masks.get(rule, {}).items():
                     merged[value] = merged.get(value, 0) | mask
             self._values[rule] = merged
+        self._components = components(table)
+        self._tied = 0
+        for component in self._components:
+            self._tied |= component.mask
 
-    def possible(self, at: int, free: int, bound: Sequence[Hashable]) -> bool:
+    def possible(self, at: int, free: int, bound: Sequence[Hashable], counters: Sequence[int]) -> bool:
         """May requirements `at` and later still be satisfied? `bound`: what the values chosen so far leave open, by rule."""
         needs = self._needs[at:]
         for need in needs:
-            if need.count > (need.mask if need.admin else need.mask & free).bit_count():
+            mask = need.mask if need.admin else need.mask & free
+            if need.count > mask.bit_count():
+                return False
+            if not need.admin and mask & self._tied and need.count > self._within_counters(mask, counters):
                 return False
         return self._devices(needs, free) and all(
             self._rule(rule, needs, free, bound[rule]) for rule in range(len(bound))
@@ -63,6 +72,29 @@ class Bounds:
             union |= mask
         rules = frozenset.intersection(*(frozenset(way.constraints) for way in requirement.ways))
         return Need(requirement.claim, min(counts), union, rules, any(way.admin for way in requirement.ways))
+
+    def _within_counters(self, mask: int, counters: Sequence[int]) -> int:
+        """At most so many of these devices can be taken together: as many as fit when only the smallest are, counter by counter."""
+        table = self.table
+        most = (mask & ~self._tied).bit_count()
+        for component in self._components:
+            bits = [bit for bit in component.bits if mask >> bit & 1]
+            if not bits:
+                continue
+            fitting = len(bits)
+            if not component.mask & table.multi:
+                drains = [dict(table.counters.drains[table.order[bit]]) for bit in bits]
+                for number in component.counters:
+                    amounts = sorted(drain.get(number, 0) for drain in drains)
+                    left, count = counters[number], 0
+                    for amount in amounts:
+                        left -= amount
+                        if left < 0 and amount:
+                            break
+                        count += 1
+                    fitting = min(fitting, count)
+            most += fitting
+        return most
 
     def _devices(self, needs: Sequence[Need], free: int) -> bool:
         """Distinct devices for all requests, constraints aside."""

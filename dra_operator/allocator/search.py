@@ -151,7 +151,7 @@ class Search:
             if self._steps == _EASY and self._bounded:
                 # It is not easy: counting what there is pays from here on, and may show that it is hopeless.
                 self._bounds = bounds_of(table)
-                if not solutions and not self._bounds.possible(0, position.free, position.bound):
+                if not solutions and not self._bounds.possible(0, position.free, position.bound, position.counters):
                     return []
             if self.work.left < 0:
                 if solutions:
@@ -199,7 +199,7 @@ class Search:
                 for rule, value in zip(self.plan.rules, position.bound, strict=True)
             )
             position = position._replace(mine=0, results=0, bound=bound)
-        if self._bounds is not None and not self._bounds.possible(at, position.free, position.bound):
+        if self._bounds is not None and not self._bounds.possible(at, position.free, position.bound, position.counters):
             return None
         ways = requirements[at].ways
         if len(ways) == 1:

@@ -7,7 +7,7 @@ arrangement of them has failed on all. Devices without counters are told apart b
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator.table import Table
 
@@ -16,8 +16,8 @@ from dra_operator.allocator.table import Table
 class Component:
     """Devices that share counters, directly or through others. `kind` numbers what twins have in common.
 
-    `places`: each bit's number within the component, the same for the corresponding bits of its twins. Twins have the same gaps
-    between their bits, so that of corresponding bits those of the earlier twin come first.
+    `places`: each bit's number within the component, the same for the corresponding bits of its twins; of corresponding bits those of
+    the earlier twin come first. `runs` are consecutive bits: first bit, mask of their number, place of the first.
     """
 
     kind: int
@@ -26,13 +26,21 @@ class Component:
     counters: tuple[int, ...]
     sets: tuple[int, ...]
     places: dict[int, int]
+    runs: tuple[tuple[int, int, int], ...]
+
+    def local(self, mask: int) -> int:
+        """A mask of bits as a mask of places."""
+        found = 0
+        for first, ones, place in self.runs:
+            found |= (mask >> first & ones) << place
+        return found
 
 
 class Twins:
     """The components of a table that have a twin."""
 
     def __init__(self, table: Table) -> None:
-        found = _components(table)
+        found = components(table)
         counts: dict[int, int] = {}
         for component in found:
             counts[component.kind] = counts.get(component.kind, 0) + 1
@@ -60,19 +68,18 @@ class Twins:
         groups: tuple[Hashable, ...],
     ) -> Hashable:
         """The state of a component, in terms that its twins have in common."""
-        # Twins have the same gaps between their bits, so shifted masks compare.
-        first = component.bits[0]
         return (
             component.kind,
-            (free & component.mask) >> first,
-            (running & component.mask) >> first,
+            component.local(free),
+            component.local(running) if running else 0,
             tuple([left.get(bit) for bit in component.bits]) if left else None,
             tuple([counters[number] for number in component.counters]),
             tuple([groups[number] for number in component.sets]) if groups else None,
         )
 
 
-def _components(table: Table) -> list[Component]:
+def components(table: Table) -> list[Component]:
+    """All sets of devices tied together by counters; twins have one `kind`."""
     drains = table.counters.drains
     parent: dict[int, int] = {}
 
@@ -95,9 +102,15 @@ def _components(table: Table) -> list[Component]:
         members.setdefault(root(numbers[0]), []).append(bit)
     class_of = {bit: index for index, mask in enumerate(table.classes) for bit in by_bit if mask >> bit & 1}
     kinds: dict[Hashable, int] = {}
+    shapes: dict[int, tuple[int, ...]] = {}
     found: list[Component] = []
     for bits in members.values():
-        found.append(_component(table, tuple(sorted(bits)), class_of, kinds))
+        component = _component(table, tuple(sorted(bits)), class_of, kinds)
+        earlier = shapes.setdefault(component.kind, component.bits)
+        if any(a > b for a, b in zip(earlier, component.bits, strict=True)):
+            # Corresponding bits come in another order: "the first of twins" would mean nothing.
+            component = replace(component, kind=-1 - len(found))
+        found.append(component)
     return found
 
 
@@ -117,9 +130,16 @@ def _component(table: Table, bits: tuple[int, ...], class_of: dict[int, int], ki
             (sets.setdefault(number, len(sets)), names) for number, names in table.counters.groups.get(position, ())
         )
         local_class = local_classes.setdefault(class_of[bit], len(local_classes))
-        shape.append((bit - bits[0], local_class, drained, grouped, table.alike_key(bit)))
+        shape.append((local_class, drained, grouped, table.alike_key(bit)))
     kind = kinds.setdefault(tuple(shape), len(kinds))
     mask = 0
-    for bit in bits:
+    runs: list[tuple[int, int, int]] = []
+    for place, bit in enumerate(bits):
         mask |= 1 << bit
-    return Component(kind, bits, mask, tuple(counters), tuple(sets), {bit: place for place, bit in enumerate(bits)})
+        if place and bits[place - 1] == bit - 1:
+            first, ones, start = runs.pop()
+            runs.append((first, ones << 1 | 1, start))
+        else:
+            runs.append((bit, 1, place))
+    places = {bit: place for place, bit in enumerate(bits)}
+    return Component(kind, bits, mask, tuple(counters), tuple(sets), places, tuple(runs))

@@ -10,22 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from dra_operator.cel import closures, loops
-from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select
+from dra_operator.cel.ast import Call, Comprehension, Expr, Ident, ListExpr, MapExpr, Select
+from dra_operator.cel.calls import implementation
 from dra_operator.cel.closures import Closure, constant
+from dra_operator.cel.constants import Constants
 from dra_operator.cel.costs import LIST_COST, MAP_COST, PAID_AFTERWARDS, call_cost
-from dra_operator.cel.declarations import Function, Registry
+from dra_operator.cel.declarations import Registry
 from dra_operator.cel.errors import CompileError, EvaluationError
 from dra_operator.cel.library.regex import compiled
 from dra_operator.cel.operators import INDEX_KINDS, MISSING, qualify_optional
-from dra_operator.cel.types import Type
 from dra_operator.cel.values import NONE, Optional, map_key, no_overload, shown, type_name
 
 __all__ = ["Program", "compile_tree"]
 
-# cel-go evaluates these when it builds the program, so a constant that cannot be converted is an error already then.
-_CONVERSIONS = frozenset(("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"))
-# Worth evaluating once as well; what fails is left to fail when it is reached.
-_PARSERS = frozenset(("quantity", "semver", "ip", "cidr", "url"))
 _PATTERNS = frozenset(("matches", "find", "findAll"))
 _ORDER = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 
@@ -50,7 +47,7 @@ class _Compiler:
     def __init__(self, functions: Registry, metered: bool) -> None:
         self.functions = functions
         self.metered = metered
-        self.folded = _CONVERSIONS if metered else _CONVERSIONS | _PARSERS
+        self.fold = Constants(functions, with_parsers=not metered).value
         self.slots = 2
         self.scopes: list[dict[str, Closure]] = []
 
@@ -84,45 +81,6 @@ class _Compiler:
             return value
 
         return paying
-
-    # --- constants
-
-    def fold(self, node: Expr) -> Any:
-        """The value of a node that is always the same, or MISSING."""
-        match node:
-            case Literal():
-                return node.value
-            case ListExpr() if not node.optional:
-                values = tuple(map(self.fold, node.elements))
-                return MISSING if any(value is MISSING for value in values) else values
-            case MapExpr() if not any(entry.optional for entry in node.entries):
-                return self.fold_map(node)
-            case Call(function=function) if function in self.folded:
-                return self.fold_call(node)
-        return MISSING
-
-    def fold_map(self, node: MapExpr) -> Any:
-        values: dict[Any, Any] = {}
-        for entry in node.entries:
-            key, value = self.fold(entry.key), self.fold(entry.value)
-            if key is MISSING or value is MISSING:
-                return MISSING
-            values[map_key(key)] = value
-        return values
-
-    def fold_call(self, node: Call) -> Any:
-        args = [node.target, *node.args] if node.target is not None else node.args
-        values = tuple(map(self.fold, args))
-        if not values or any(value is MISSING for value in values):
-            return MISSING
-        function = self.functions.get(node.function)
-        assert function is not None
-        try:
-            return _implementation(node, function)(*values)
-        except EvaluationError as error:
-            if len(values) == 1 and _is_constant(node):
-                raise CompileError(f"program instantiation failed: {error}") from None
-            return MISSING
 
     # --- names and access
 
@@ -204,8 +162,8 @@ class _Compiler:
         function = self.functions.get(node.function)
         assert function is not None
         args = [node.target, *node.args] if node.target is not None else node.args
-        implementation = self.with_pattern(node, args) or _implementation(node, function)
-        return self.apply(node, implementation, [self.compile(arg) for arg in args])
+        run = self.with_pattern(node, args) or implementation(node, function)
+        return self.apply(node, run, [self.compile(arg) for arg in args])
 
     def with_pattern(self, node: Call, args: list[Expr]) -> Callable[..., Any] | None:
         """Check a constant regular expression now; `matches` also gets it ready to search with."""
@@ -393,51 +351,11 @@ def _read(slot: int) -> Closure:
     return lambda frame: frame[slot]
 
 
-def _is_constant(node: Expr) -> bool:
-    """Whether cel-go knows the value of a node when it builds the program."""
-    if isinstance(node, Call):
-        conversion = node.function in _CONVERSIONS and node.target is None and len(node.args) == 1
-        return conversion and _is_constant(node.args[0])
-    return isinstance(node, Literal) or (
-        isinstance(node, ListExpr | MapExpr) and all(map(_is_constant, node.children()))
-    )
-
-
 def _is_attribute(node: Expr) -> bool:
     """Whether cel-go reads a node as a name with parts, in one step."""
     if isinstance(node, Call):
         return node.function in ("_[_]", "_[?_]", "_?_:_")
     return isinstance(node, Ident | Select)
-
-
-def _implementation(node: Call, function: Function) -> Callable[..., Any]:
-    """What a call runs: the one overload if types leave no choice, else whichever fits the values."""
-    if function.run is not None:
-        return function.run
-    if len(node.overloads) != 1:
-        return lambda *values: function.dispatch(values)
-    overload = function.by_id(node.overloads[0])
-    run = overload.run
-    assert run is not None, overload.id
-    args = [node.target, *node.args] if node.target is not None else node.args
-    if not function.guarded or all(_certain(arg.type, wanted) for arg, wanted in zip(args, overload.args, strict=True)):
-        return run
-
-    def guarded(*values: Any) -> Any:
-        if not overload.accepts(values):
-            raise no_overload(function.name, *values)
-        return run(*values)
-
-    return guarded
-
-
-def _certain(actual: Type, wanted: Type) -> bool:
-    """Whether a value of a static type fits without looking at it."""
-    if wanted.kind in ("dyn", "any", "parameter"):
-        return True
-    if actual.is_dyn or actual.kind != wanted.kind or actual.name != wanted.name:
-        return False
-    return wanted.is_optional or all(map(_certain, actual.params, wanted.params))
 
 
 _SPECIAL: dict[str, Callable[[_Compiler, Call], Closure | None]] = {

@@ -184,14 +184,14 @@ def _known(node: Expr, wanted: bool, known: frozenset[Access]) -> Expr:
         case Call(function="_&&_" | "_||_" as function, args=terms):
             return _known_junction(terms, function == "_&&_", wanted, known)
         case Call(function="_?_:_", args=[condition, truthy, falsy]):
-            if _is_condition(truthy) or _is_condition(falsy):
-                yes, no = known | _tests(condition, True), known | _tests(condition, False)
-                return disjunction(
-                    [
-                        conjunction([_known(condition, True, known), _known(truthy, wanted, yes)]),
-                        conjunction([_known(condition, False, known), _known(falsy, wanted, no)]),
-                    ]
-                )
+            # Only conditions come here, so both choices are conditions too.
+            yes, no = known | _tests(condition, True), known | _tests(condition, False)
+            return disjunction(
+                [
+                    conjunction([_known(condition, True, known), _known(truthy, wanted, yes)]),
+                    conjunction([_known(condition, False, known), _known(falsy, wanted, no)]),
+                ]
+            )
     return conjunction([*(access.test() for access in missing), node if wanted else negation(node)])
 
 
@@ -206,13 +206,3 @@ def _known_junction(terms: list[Expr], both: bool, wanted: bool, known: frozense
             known |= _tests(result, True)
         results.append(result)
     return conjunction(results) if both == wanted else disjunction(results)
-
-
-def _is_condition(node: Expr) -> bool:
-    """Whether a node is a condition by its looks."""
-    if isinstance(node, Literal):
-        return isinstance(node.value, bool)
-    if isinstance(node, Comprehension):
-        return node.kind in ("all", "exists", "existsOne")
-    relations = ("_&&_", "_||_", "!_", "@in", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")
-    return isinstance(node, Call) and node.function in relations

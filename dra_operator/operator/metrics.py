@@ -36,6 +36,9 @@ class Metrics:
         self.allocation_seconds = histogram(
             "allocation_seconds", "From a claim's creation to its allocation by us.", WAITS
         )
+        self.claim_starved_seconds = histogram(
+            "claim_starved_seconds", "How long claims were starved that are served at last.", WAITS
+        )
         self.decide_seconds = histogram("engine_decide_seconds", "One pass of the engine.", FAST)
         self.observed = counter("observed_events", "Objects and deletions handed to the engine.", "kind", "type")
         self.stale = counter("stale_events", "News older than what was known, dropped.", "kind")

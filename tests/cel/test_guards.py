@@ -80,7 +80,7 @@ EXPRESSIONS = st.recursive(
         st.tuples(inner, inner, inner).map(lambda three: f"({three[0]} ? {three[1]} : {three[2]})"),
         inner.map(lambda one: f"!({one})"),
     ),
-    max_leaves=8,
+    max_leaves=12,
 )
 
 

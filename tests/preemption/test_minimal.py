@@ -241,7 +241,7 @@ def best_by_trying_all(case: Case) -> tuple[Any, ...] | None:
             if not evictable(case, victims):
                 continue
             reverts = [snapshot.release(claim) for victim in victims for claim in victim.claims]
-            gone = frozenset(pod.uid for victim in victims for pod in victim.pods)
+            gone = frozenset(pod.uid for victim in victims for pod in victim.pods) | world.pods_of(case.leaving)
             for node in world.inventory.node_names:
                 found = price(victims, node)
                 if (best is None or found < best) and world.fits(node, gone):

@@ -136,6 +136,13 @@ class World:
         taken = sum(amount for uid, (where, amount) in self.cpu_of.items() if where == node and uid not in gone)
         return self.cpu[node] - taken >= 1
 
+    def pods_of(self, claims: Iterable[str]) -> frozenset[str]:
+        """UIDs of the pods that hold these claims."""
+        wanted = set(claims)
+        return frozenset(
+            pod.uid for holder in self.holders.values() if wanted & set(holder.claims) for pod in holder.pods
+        )
+
     def choose(
         self,
         problem: Problem,
@@ -143,7 +150,7 @@ class World:
         priority: int = 100,
         min_delta: int = 1,
         max_victims: int = 8,
-        leaving: Iterable[str] = (),
+        leaving: Sequence[str] = (),
     ) -> Victims | NoVictims:
         """Checks on the way that the snapshot is left as it was and that the solution is a valid allocation."""
         snapshot = self.inventory.snapshot()
@@ -156,7 +163,7 @@ class World:
             min_delta=min_delta,
             max_victims=max_victims,
             budgets=self.budgets,
-            fits=self.fits,
+            fits=lambda node, gone: self.fits(node, gone | self.pods_of(leaving)),
             leaving=frozenset(leaving),
         )
         assert {uid: tuple(uses) for uid, uses in self.inventory.usage.by_claim.items()} == before

@@ -7,6 +7,7 @@ USENIX ATC 2023, counted in claims that fit instead of in GPUs that do not).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand
 from dra_operator.allocator.table import Table, positions
@@ -93,7 +94,7 @@ def fitting(terms: Sequence[Term], free: int, left: Left) -> float:
 class RecentDemand:
     """What was asked for lately, as a `Demand` that stays the same object for as long as it describes that well enough.
 
-    Looked at after 16, 64, 256, … claims and then every 1,024, and replaced if more than a fifth of it would change; what was counted
+    Looked at after 64 and 512 claims and then every 1,024, and replaced if more than a fifth of it would change; what was counted
     before a look counts half after it.
     """
 
@@ -104,7 +105,7 @@ class RecentDemand:
         self.demand: Demand | None = None
         self._weights: dict[int, tuple[ClaimSpec, float]] = {}
         self._since = 0
-        self._wait = 16
+        self._wait = 64
 
     def note(self, spec: ClaimSpec) -> None:
         """Count one claim."""
@@ -124,7 +125,7 @@ class RecentDemand:
             self.demand = Demand(tuple((spec, weight / total) for spec, weight in kept))
         self._weights = {id(spec): (spec, weight / 2) for spec, weight in kept}
         self._since = 0
-        self._wait = min(self._wait * 4, self._LONGEST)
+        self._wait = min(self._wait * 8, self._LONGEST)
 
 
 def shape_of(table: Table, way: Way, count: int) -> Shape:

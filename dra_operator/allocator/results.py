@@ -45,7 +45,7 @@ class Assembler:
 
     def __init__(self, plan: Plan, features: Features) -> None:
         self._plan, self._features = plan, features
-        self._configs: dict[Choice, tuple[tuple[DeviceConfig, ...], ...]] = {}
+        self._configs: dict[tuple[int, ...], tuple[tuple[DeviceConfig, ...], ...]] = {}
 
     def plain(self, choice: Choice, picks: Picks, record: NodeRecord) -> Allocation | None:
         """The allocation of a unit of one claim, if all its devices are plain."""
@@ -62,11 +62,10 @@ class Assembler:
         return Allocation(tuple(results), config, record.selector)
 
     def _config(self, choice: Choice) -> tuple[tuple[DeviceConfig, ...], ...]:
-        configs = self._configs.get(choice)
+        ways = tuple([way.index for way, _ in choice])
+        configs = self._configs.get(ways)
         if configs is None:
-            if len(self._configs) > 256:
-                self._configs.clear()
-            configs = self._configs[choice] = tuple(
+            configs = self._configs[ways] = tuple(
                 assemble_config(spec, tuple(way for way, _ in choice if way.claim == number))
                 for number, spec in enumerate(self._plan.specs)
             )

@@ -66,7 +66,9 @@ class Table:
 
     __slots__ = (
         "answers",
+        "as_published",
         "binding",
+        "bounds",
         "classes",
         "columns",
         "counters",
@@ -82,11 +84,12 @@ class Table:
         "sizes",
         "starts",
         "straight",
+        "twins",
         "view",
     )  # fmt: skip
 
-    def __init__(self, plan: Plan, view: View) -> None:
-        self.plan, self.view = plan, view
+    def __init__(self, plan: Plan, view: View, as_published: bool = False) -> None:
+        self.plan, self.view, self.as_published = plan, view, as_published
         self.columns: list[Column] = []
         self.order: tuple[int, ...] = ()
         self.classes: tuple[int, ...] = ()
@@ -107,6 +110,22 @@ class Table:
         #: What others derive from the table: answers by start, shapes of expected demand.
         self.answers: dict[object, object] = {}
         self.shapes: dict[object, object] = {}
+        self.bounds: object = None
+        self.twins: object = None
+
+    def alike_key(self, bit: int) -> Hashable:
+        """All that the search looks at in a device but counters."""
+        mask = 1 << bit
+        columns = self.columns
+        return (
+            tuple(
+                [(bool(column.usable & mask), bool(column.every & mask), bit in column.broken) for column in columns]
+            ),
+            tuple([_key(values.get(bit)) for column in columns for _, values in sorted(column.values.items())]),
+            (self.limits[bit], tuple([column.takes[bit] for column in columns])) if self.multi & mask else None,
+            bool(self.binding & mask),
+            None if self.as_published else self.sizes[bit],
+        )
 
 
 def positions(table: Table, mask: int) -> int:
@@ -142,16 +161,20 @@ class _Builder:
     def __init__(self, plan: Plan, view: View, features: Features, selectors: Selectors, as_published: bool) -> None:
         self.plan, self.view, self.features, self.selectors = plan, view, features, selectors
         self.as_published = as_published
-        self.table = Table(plan, view)
+        self.table = Table(plan, view, as_published)
         self.rejected = [Counter[object]() for _ in plan.ways]
+        self._cells: dict[tuple[int, Kind], tuple[_Cell, object]] = {}
+        self._sizes: dict[Kind, float] = {}
 
     def build(self) -> Table:
         table, plan = self.table, self.plan
         cells: dict[int, list[_Cell]] = {}
         for position in range(len(self.view.kinds)):
             row = [self._cell(way, position) for way in plan.ways]
-            if any(cell.usable or cell.every or cell.broken for cell in row):
-                cells[position] = row
+            for cell in row:
+                if cell.usable or cell.every or cell.broken:
+                    cells[position] = row
+                    break
         sizes = {position: self._size(self.view.kinds[position]) for position in cells}
         order = list(cells)
         if not self.as_published:
@@ -161,7 +184,8 @@ class _Builder:
         table.columns = [Column(rejected=self.rejected[way.index]) for way in plan.ways]
         for bit, position in enumerate(order):
             self._fill(bit, position, cells[position])
-        self._values()
+        if plan.rules:
+            self._values()
         self._counters(set(order))
         self._symmetry()
         future, later = [], 0
@@ -178,42 +202,19 @@ class _Builder:
 
     def _cell(self, way: Way, position: int) -> _Cell:
         kind = self.view.kinds[position]
-        cell = _Cell()
+        known = self._cells.get((way.index, kind))
+        if known is None:
+            known = self._cells[way.index, kind] = self._judge(way, kind)
+        cell, reason = known
         count = self.rejected[way.index]
         count["seen"] += 1
-        features = self.features
-        if kind.device.binding_conditions and not features.device_binding_and_status:
-            count["unsupported"] += 1
+        if reason is not None:
+            count[reason] += 1
             return cell
-        outcome = way.filter.outcome(kind)
-        if isinstance(outcome, Rejected):
-            count[outcome] += 1
+        if not way.constraints:
             return cell
-        if isinstance(outcome, Broken):
-            count["broken"] += 1
-            cell.broken = outcome
-            return cell
-        if features.consumable_capacity:
-            try:
-                taken = consumption(way.detail.capacity, kind.device, features.fractional_capacity_range)
-            except CapacityError as error:
-                count["broken"] += 1
-                cell.broken = Broken(False, -1, str(error))
-                return cell
-            if taken is None:
-                count["capacity"] += 1
-                return cell
-            cell.takes = tuple(taken[name].nano for name, _ in kind.sizes)
-        cell.every = way.all
-        if kind.skips_node and not (features.optional_node_operations and self.view.skips_allowed):
-            count["unsupported"] += 1
-            return cell
-        if kind.device.consumes and not features.partitionable_devices:
-            count["unsupported"] += 1
-            return cell
-        if features.device_taints and untolerated(kind.taints, way.detail.tolerations) is not None:
-            count["tainted"] += 1
-            return cell
+        # Values differ between devices of one kind.
+        cell = _Cell(every=cell.every, takes=cell.takes)
         for number in way.constraints:
             value = self._value(self.plan.rules[number], way, position)
             if isinstance(value, Broken):
@@ -227,6 +228,35 @@ class _Builder:
             cell.values[number] = value
         cell.usable = True
         return cell
+
+    def _judge(self, way: Way, kind: Kind) -> tuple[_Cell, object]:
+        """What a way says to all devices of a kind, and why it rejects them (None: it does not)."""
+        features = self.features
+        if kind.device.binding_conditions and not features.device_binding_and_status:
+            return _Cell(), "unsupported"
+        outcome = way.filter.outcome(kind)
+        if isinstance(outcome, Rejected):
+            return _Cell(), outcome
+        if isinstance(outcome, Broken):
+            return _Cell(broken=outcome), "broken"
+        takes: tuple[int, ...] = ()
+        if features.consumable_capacity:
+            try:
+                taken = consumption(way.detail.capacity, kind.device, features.fractional_capacity_range)
+            except CapacityError as error:
+                return _Cell(broken=Broken(False, -1, str(error))), "broken"
+            if taken is None:
+                return _Cell(), "capacity"
+            takes = tuple(taken[name].nano for name, _ in kind.sizes)
+        cell = _Cell(every=way.all, takes=takes)
+        if kind.skips_node and not (features.optional_node_operations and self.view.skips_allowed):
+            return cell, "unsupported"
+        if kind.device.consumes and not features.partitionable_devices:
+            return cell, "unsupported"
+        if features.device_taints and kind.taints and untolerated(kind.taints, way.detail.tolerations) is not None:
+            return cell, "tainted"
+        cell.usable = True
+        return cell, None
 
     def _value(self, rule: Rule, way: Way, position: int) -> Hashable | Broken | None:
         """The value a constraint compares: None without the attribute; with list attributes on always a set."""
@@ -253,6 +283,9 @@ class _Builder:
 
     def _size(self, kind: Kind) -> float:
         """How much device this is, to give the smallest that suffices: capacities and the numbers the selectors read."""
+        known = self._sizes.get(kind)
+        if known is not None:
+            return known
         total = 0.0
         for _, amount in kind.sizes:
             total += _magnitude(amount / 1e9)
@@ -262,7 +295,8 @@ class _Builder:
             value = attribute_of(kind.device, kind.driver, f"{domain}/{name}")
             if type(value) is int:
                 total += _magnitude(float(value))
-        return round(total, 6)
+        known = self._sizes[kind] = round(total, 6)
+        return known
 
     # -- the table -------------------------------------------------------------------------------------------------
 
@@ -315,7 +349,7 @@ class _Builder:
 
     def _counters(self, relevant: set[int]) -> None:
         """Number the counters that relevant devices take from."""
-        if not self.features.partitionable_devices:
+        if not self.features.partitionable_devices or not any(kind.device.consumes for kind in self.view.kinds):
             return
         numbers: dict[tuple[int, str, str], int] = {}
         sets: dict[tuple[int, str], int] = {}
@@ -366,26 +400,10 @@ class _Builder:
     def _symmetry(self) -> None:
         """Devices that are alike in everything the search looks at: of these, trying one is trying all."""
         table = self.table
+        drains, groups = table.counters.drains, table.counters.groups
         found: dict[Hashable, int] = {}
         for bit, position in enumerate(table.order):
-            key = (
-                tuple(
-                    (
-                        column.usable >> bit & 1,
-                        column.every >> bit & 1,
-                        bit in column.broken,
-                        tuple(sorted((rule, _key(values.get(bit))) for rule, values in column.values.items())),
-                    )
-                    for column in table.columns
-                ),
-                table.counters.drains.get(position),
-                table.counters.groups.get(position),
-                (table.limits[bit], tuple(column.takes[bit] for column in table.columns))
-                if table.multi >> bit & 1
-                else None,
-                table.binding >> bit & 1,
-                None if self.as_published else table.sizes[bit],
-            )
+            key = (table.alike_key(bit), drains.get(position), groups.get(position))
             found[key] = found.get(key, 0) | 1 << bit
         table.classes = tuple(found.values())
 

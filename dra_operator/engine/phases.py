@@ -20,7 +20,8 @@ URGENT = frozenset({"Lost", "Drifted", "Preempting", "QuotaExceeded", "Unsatisfi
 
 @dataclass(frozen=True, slots=True)
 class PhaseChange:
-    """For metrics and for the reader of a simulation. `at` in seconds since the epoch."""
+    """For metrics and for the reader of a simulation. `at` in seconds since the epoch; `starved_for`: seconds, where a starved claim
+    is served at last."""
 
     at: float
     claim: Key
@@ -29,6 +30,7 @@ class PhaseChange:
     message: str
     node: str | None
     devices: tuple[tuple[str, DeviceId], ...]
+    starved_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
     if unit.victims:
         text = f"{', '.join(unit.victims[:4])} make room; until then: {unit.message}"
         return Standpoint("Preempting", "WaitingForVictims", text, unit)
+    if unit.reason == "QuotaExceeded":
+        return Standpoint("QuotaExceeded", unit.reason, unit.message, unit)
     if unit.impossible:
         return Standpoint("Unsatisfiable", unit.reason, unit.message, unit)
     message = "; ".join(text for text in (unit.message, unit.preemption_note) if text)

@@ -51,11 +51,12 @@ class Placer:
         *,
         moving: frozenset[str] = frozenset(),
         forbidden: frozenset[DeviceId] = frozenset(),
+        remember: bool = True,
     ) -> Placed | Blocked:
         """Find devices and a node for the unit's unallocated claims.
 
         `moving`: UIDs of allocated claims to be treated as free, to see whether they could be moved. `forbidden`: devices held or
-        reserved for others; keep one object as long as it holds.
+        reserved for others; keep one object as long as it holds. `remember` False: nobody will ask with this set again.
         """
         state = self._state
         seen = [state.view.claims[key] for key in unit.claims]
@@ -67,7 +68,7 @@ class Placer:
             claim.claim.allocation for claim in seen if claim.claim.allocation is not None and claim.uid not in moving
         ]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
-        signature = None if moving else self._signature(unit, pod, todo, fixed, tuple(sorted(avoided)))
+        signature = None if moving or not remember else self._signature(unit, pod, todo, fixed, tuple(sorted(avoided)))
         failure = (signature, forbidden)
         if signature is not None:
             known = self._failures.get(failure)

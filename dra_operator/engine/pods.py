@@ -63,3 +63,8 @@ def _claim_priority(seen: SeenClaim, state: State) -> int:
     name = seen.claim.meta.annotations.get(PRIORITY_CLASS)
     named = None if name is None else state.view.priority_classes.get(name)
     return named.value if named is not None else state.terms_of(seen)[1].priority
+
+
+def ends_at(pod: Pod | None, now: float) -> float | None:
+    """When the pod, started now, gives its devices back by its own deadline."""
+    return None if pod is None or pod.active_deadline is None else now + pod.active_deadline

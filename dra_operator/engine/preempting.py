@@ -11,6 +11,7 @@ from enum import Enum
 
 from dra_operator.allocator import Problem, Strategy
 from dra_operator.api.core import Pod
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.placing import Placer
@@ -50,8 +51,8 @@ class Run:
 class Preempting:
     """At most one run a unit; no victim is in two of them."""
 
-    def __init__(self, state: State, placer: Placer, holding: Holding) -> None:
-        self._state, self._placer, self._holding = state, placer, holding
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting, holding: Holding) -> None:
+        self._state, self._placer, self._budgeting, self._holding = state, placer, budgeting, holding
         self._runs: dict[UnitKey, Run] = {}
         self._again: dict[UnitKey, tuple[float, tuple[int, ...]]] = {}
         self._looks = 0
@@ -79,11 +80,23 @@ class Preempting:
         self._looks += 1
         found = self._choose(unit, pod, now)
         self._again[unit.key] = (now + _AGAIN, self._moment())
+        refused = None if isinstance(found, NoVictims) else self._refused(unit, found, now)
+        if refused is not None:
+            found = NoVictims((refused,))
         if isinstance(found, NoVictims):
             self._explain(unit, f"no preemption: {'; '.join(found.reasons)}")
             return False
         self._begin(unit, found, now)
         return True
+
+    def _refused(self, unit: Unit, found: Victims, now: float) -> str | None:
+        """What quotas and reservations say: what is freed may have to stay free for others."""
+        seen = [self._state.view.claims[key] for key in unit.claims]
+        todo = [each for each in seen if not each.allocated]
+        gone = self._holding.leaving()[0] | frozenset(found.claims)
+        pairs = list(zip(todo, found.solution.allocations, strict=True))
+        blocker = self._budgeting.permits(unit, pairs, now, without=gone)
+        return None if blocker is None else blocker.message
 
     def _moment(self) -> tuple[int, ...]:
         return (*self._state.moment, self._state.budget_changes)
@@ -117,7 +130,7 @@ class Preempting:
             nodes=self._placer.candidate_nodes(unit, pod),
             needs_node=pod is not None,
             strategy=Strategy(terms.placement.strategy),
-            forbidden=self._spoken_for(unit),
+            forbidden=self._spoken_for(unit) | self._budgeting.barred(unit, pod, now),
         )
 
         def fits(node: str, gone: frozenset[str]) -> bool:

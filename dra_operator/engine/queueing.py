@@ -8,11 +8,12 @@ from dra_operator.allocator import Candidates
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import format_time
 from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.lifecycle import Lifecycle
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Blocked, Placed, Placer
-from dra_operator.engine.pods import ungate
+from dra_operator.engine.pods import ends_at, ungate
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State, claim_reference, pod_reference
 from dra_operator.engine.writing import allocate
@@ -27,9 +28,15 @@ class Queue:
     """One pass over the waiting units. `last_placement` is when one was placed last, `recheck` when time alone changes something."""
 
     def __init__(
-        self, state: State, placer: Placer, lifecycle: Lifecycle, starvation: Starvation, alarms: Alarms
+        self,
+        state: State,
+        placer: Placer,
+        budgeting: Budgeting,
+        lifecycle: Lifecycle,
+        starvation: Starvation,
+        alarms: Alarms,
     ) -> None:
-        self._state, self._placer, self._lifecycle = state, placer, lifecycle
+        self._state, self._placer, self._budgeting, self._lifecycle = state, placer, budgeting, lifecycle
         self._starvation, self._alarms = starvation, alarms
         self._numbered_at = float("-inf")
         self._rooms = 0
@@ -108,8 +115,13 @@ class Queue:
         everything, kinds = state.usage.wakes()
         room, self._rooms = state.rooms != self._rooms, state.rooms
         known: dict[tuple[bytes, ...], bool] = {}
+        budgets = self._budgeting.wakes()
         for unit in waiting:
             if unit.tried != state.changes:
+                continue
+            if unit.short_of and not budgets.isdisjoint(unit.short_of):
+                unit.tried = -1
+            if unit.only_short:
                 continue
             if everything or (room and unit.lacks_node) or (kinds and self._could_use(unit, kinds, known)):
                 unit.tried = -1
@@ -160,7 +172,7 @@ class Queue:
         unit.tried = state.changes
         unit.attempts += 1
         forbidden = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
-        outcome = self._placer.place(unit, pod, now, forbidden=forbidden)
+        outcome = self._budgeting.place(unit, pod, now, forbidden=forbidden)
         if isinstance(outcome, Blocked):
             return self._blocked(unit, pod, outcome, now, writing)
         if not writing:
@@ -204,7 +216,7 @@ class Queue:
             unit.impossible = blocked.impossible
             self._mark_reports(unit)
             self._announce(unit, pod)
-        if unit.impossible:
+        if unit.impossible or unit.reason == "QuotaExceeded":
             self._state.drop_hold(unit.key)
         if not writing or pod is None or pod.node_name is not None:
             return []
@@ -257,8 +269,3 @@ _NOT_FOR_DEVICES = frozenset({"WriteRefused", "QuotaExceeded", "Reserved", "Held
 def rank_of(unit: Unit) -> Rank:
     """Where it stands in the queue, to be compared with holds."""
     return order(unit)
-
-
-def ends_at(pod: Pod | None, now: float) -> float | None:
-    """When the unit, started now, gives its devices back by its own deadline."""
-    return None if pod is None or pod.active_deadline is None else now + pod.active_deadline

@@ -40,6 +40,7 @@ class _Report:
     phase: str = ""
     since: float = 0.0
     stale_since: float | None = None
+    starved_at: float | None = None
 
 
 class Reporter:
@@ -113,8 +114,19 @@ class Reporter:
             allocation = seen.claim.allocation
             devices = () if allocation is None else devices_of(allocation)
             node = node_of(seen, self._state)
-            self._journal.append(PhaseChange(now, key, found.phase, found.reason, found.message, node, devices))
+            starved = self._starved_for(report, found, allocated=allocation is not None, now=now)
+            change = PhaseChange(now, key, found.phase, found.reason, found.message, node, devices, starved)
+            self._journal.append(change)
         return found
+
+    @staticmethod
+    def _starved_for(report: _Report, found: Standpoint, *, allocated: bool, now: float) -> float | None:
+        if found.unit is not None and found.unit.starved_since is not None:
+            report.starved_at = found.unit.starved_since
+        if not allocated or report.starved_at is None:
+            return None
+        since, report.starved_at = report.starved_at, None
+        return now - since
 
     # -- writing
 

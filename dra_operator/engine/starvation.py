@@ -5,6 +5,7 @@ from __future__ import annotations
 from dra_operator.allocator import Candidates
 from dra_operator.api.core import Pod
 from dra_operator.engine.alarms import Alarms
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.preempting import Preempting
@@ -20,14 +21,17 @@ NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded
 class Starvation:
     """Marks units starved and keeps the holds of the first ones."""
 
-    def __init__(self, state: State, placer: Placer, alarms: Alarms, preempting: Preempting) -> None:
-        self._state, self._placer, self._alarms, self._preempting = state, placer, alarms, preempting
+    def __init__(
+        self, state: State, placer: Placer, budgeting: Budgeting, alarms: Alarms, preempting: Preempting
+    ) -> None:
+        self._state, self._placer, self._budgeting = state, placer, budgeting
+        self._alarms, self._preempting = alarms, preempting
 
     def refresh(self, now: float) -> None:
         """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
         state = self._state
         self._restore()
-        for hold in state.holds:
+        for hold in sorted(state.holds, key=lambda hold: hold.rank):
             unit = state.waiting.get(hold.unit)
             found = None if unit is None else self._placer.candidates(unit)
             if unit is None or found is None or unit.impossible or hold.node not in state.ledger.nodes:
@@ -38,7 +42,9 @@ class Starvation:
             if hold.wanted:
                 continue
             before = hold.devices
-            state.holds.cover(hold.unit, covered(found, state.inventory, hold.node))
+            state.holds.cover(
+                hold.unit, self._budgeting.coverable(unit, covered(found, state.inventory, hold.node))
+            )
             if before - hold.devices:
                 state.freed()
 
@@ -105,7 +111,7 @@ class Starvation:
         front.append(found)
         if state.holds.get(unit.key) is not None:
             return
-        if not first:
+        if not first or self._budgeting.hopeless(unit):
             return
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
         choice = soonest_node(
@@ -118,7 +124,7 @@ class Starvation:
         if choice is None:
             return
         state.holds.put(Hold(unit.key, choice.node, now, order(unit), ready_at=choice.ready_at))
-        state.holds.cover(unit.key, covered(found, state.inventory, choice.node))
+        state.holds.cover(unit.key, self._budgeting.coverable(unit, covered(found, state.inventory, choice.node)))
         for key in unit.claims:
             state.stale_reports[key] = None
 

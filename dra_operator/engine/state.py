@@ -23,6 +23,7 @@ from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.holds import Holds
 from dra_operator.queue.nodefit import NodeLedger
+from dra_operator.queue.pluginuse import PluginUse
 from dra_operator.queue.policies import PolicyBook
 from dra_operator.queue.units import Unit, UnitKey
 
@@ -79,6 +80,7 @@ class State:
     budget_changes: int = 0
     preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
+    plugins: PluginUse = field(default_factory=PluginUse)
     usage: Usage = field(init=False)
     ledger: NodeLedger = field(init=False)
     writes: Writes = field(init=False)

@@ -16,12 +16,14 @@ from dra_operator.queue.fairness import Holdings
 
 
 class Usage:
-    """`freed_total` counts devices that came free, ever."""
+    """`freed_total` counts devices that came free, ever. `touched`: claims (by UID) whose use may have changed, for whoever keeps
+    account of them to look at and to clear; a claim seen again may have other labels."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self.holdings = Holdings()
         self.freed_total = 0
+        self.touched: dict[str, frozenset[DeviceId]] = {}
         self._freed: dict[Kind, None] = {}
         self._all_freed = False
         self._node_of: dict[str, str] = {}
@@ -29,6 +31,7 @@ class Usage:
 
     def take(self, uid: str, key: Key, spec: ClaimSpec, allocation: Allocation) -> None:
         """The claim takes these devices, instead of what it took before."""
+        self._touch(uid)
         taken = {tuple(device) for device in self._devices(uid)}
         now = {(result.driver, result.pool, result.device) for result in allocation.results}
         if taken - now:
@@ -46,6 +49,7 @@ class Usage:
 
     def give_back(self, uid: str) -> bool:
         """The claim takes nothing any more; returns whether it did."""
+        self._touch(uid)
         devices = self._devices(uid)
         self._note_freed(devices)
         self._inventory.release(uid)
@@ -62,6 +66,11 @@ class Usage:
         everything, kinds = self._all_freed, tuple(self._freed)
         self._all_freed, self._freed = False, {}
         return everything, kinds
+
+    def _touch(self, uid: str) -> None:
+        """Remember what it had when it was touched first."""
+        if uid not in self.touched:
+            self.touched[uid] = frozenset(self._devices(uid))
 
     def _devices(self, uid: str) -> tuple[DeviceId, ...]:
         return tuple(use.device for use in self._inventory.usage.by_claim.get(uid, ()))

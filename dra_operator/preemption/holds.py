@@ -75,6 +75,16 @@ class Holds:
         self.version += 1
         self._sets.clear()
 
+    def before(self, unit: UnitKey, rank: Rank, priority: int, ends_at: float | None) -> list[Hold]:
+        """The holds that a unit must respect; the arguments as for `against`."""
+        return [
+            hold
+            for hold in self._holds.values()
+            if hold.unit != unit
+            and (hold.rank < rank or (bool(hold.wanted) and priority <= hold.priority))
+            and not (ends_at is not None and hold.ready_at is not None and ends_at <= hold.ready_at)
+        ]
+
     def against(self, unit: UnitKey, rank: Rank, priority: int, ends_at: float | None) -> frozenset[DeviceId]:
         """The devices a unit may not use: those of holds before it in the queue.
 
@@ -82,13 +92,7 @@ class Holds:
         is not ready before that (backfill).
         The same object is returned as long as nothing changes, so that answers can be remembered with it.
         """
-        blocking = tuple(
-            hold.unit
-            for hold in self._holds.values()
-            if hold.unit != unit
-            and (hold.rank < rank or (bool(hold.wanted) and priority <= hold.priority))
-            and not (ends_at is not None and hold.ready_at is not None and ends_at <= hold.ready_at)
-        )
+        blocking = tuple(hold.unit for hold in self.before(unit, rank, priority, ends_at))
         if not blocking:
             return NOTHING
         known = self._sets.get(blocking)

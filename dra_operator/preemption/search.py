@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from dra_operator.allocator import Trial
 from dra_operator.api.meta import Key
@@ -111,6 +112,13 @@ class Search:
                 break
         return self._best
 
+    def spares_any(self) -> bool:
+        """Is there a holder of low enough priority that is only kept by not being preemptible?"""
+        limit, on = self._terms.limit, self._holders.on
+        names = self._inventory.node_names if self._nodes is None else self._nodes
+        everybody = chain(self._holders.anywhere(), chain.from_iterable(map(on, names)))
+        return any(holder.priority <= limit and not holder.preemptible for holder in everybody)
+
     # -- bounds ----------------------------------------------------------------------------------------------------
 
     def _bounds(self) -> list[Bound]:
@@ -179,12 +187,14 @@ class Search:
         near = [holder for holder in self._holders.on(name) if self._eligible(holder)]
         known = {holder.uid for holder in near}
         far = [holder for holder in self._far_of(ground) if holder.uid not in known] if ground.shared else []
-        candidates = [
-            Candidate(holder, charges) for holder in (*near, *far) if (charges := self._charges_of(holder)) is not None
-        ]
-        self._looks -= len(candidates)
-        if len(candidates) < len(near) + len(far):
+        holders = [holder for holder in (*near, *far) if self._charges_of(holder) is not None]
+        if len(holders) < len(near) + len(far):
             self.kept_back.add("budgets")
+            free = (ground.usable & ~self._trial.held.get(name, 0) & ~record.used).bit_count() + ground.open
+            if sum(holder.devices for holder in holders) < ground.need - free:
+                return
+        candidates = [Candidate(holder, self._charges_of(holder) or _NOTHING) for holder in holders]
+        self._looks -= len(candidates)
         roomy = self._terms.fits(name, frozenset())
         if name in self._likewise and not roomy:
             self._next_alike(name, heap)

@@ -129,12 +129,14 @@ class _Choice:
         terms = replace(self.terms, max_victims=_NO_LIMIT)
         found = None
         if "max_victims" in search.kept_back:
-            found = self._search(terms).run()
+            search = self._search(terms)
+            found = search.run()
         terms = replace(terms, budgets=None)
         if found is None and "budgets" in search.kept_back:
-            found = self._search(terms).run()
+            search = self._search(terms)
+            found = search.run()
         terms = replace(terms, heed_preemptible=False)
-        if found is None:
+        if found is None and search.spares_any():
             search = self._search(terms)
             found = search.run()
         if found is not None:

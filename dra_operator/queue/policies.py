@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from dra_operator.api.claims import ResourceClaim
 from dra_operator.api.policy import AllocationPolicy, AllocationPolicySpec
@@ -27,6 +27,10 @@ class PolicyBook:
     def remove(self, name: str) -> bool:
         return self._policies.pop(name, None) is not None
 
+    def __iter__(self) -> Iterator[AllocationPolicy]:
+        """By name."""
+        return iter(sorted(self._policies.values(), key=lambda policy: policy.name))
+
     def for_claim(self, claim: ResourceClaim, namespace_labels: Mapping[str, str]) -> tuple[str, AllocationPolicySpec]:
         """The name ("" for none) and the terms that apply to the claim."""
         best: AllocationPolicy | None = None
@@ -43,23 +47,32 @@ def _rank(policy: AllocationPolicy) -> tuple[int, str]:
 
 
 def _matches(spec: AllocationPolicySpec, claim: ResourceClaim, namespace_labels: Mapping[str, str]) -> bool:
+    return selects(spec, claim.meta.labels, classes_of(claim) if spec.device_class_names else (), namespace_labels)
+
+
+def selects(
+    spec: AllocationPolicySpec,
+    claim_labels: Mapping[str, str],
+    class_names: Collection[str],
+    namespace_labels: Mapping[str, str],
+) -> bool:
+    """Does a policy select a claim with these labels that asks for these classes?"""
     if spec.namespace_selector is not None and not spec.namespace_selector.matches(namespace_labels):
         return False
-    if spec.claim_selector is not None and not spec.claim_selector.matches(claim.meta.labels):
+    if spec.claim_selector is not None and not spec.claim_selector.matches(claim_labels):
         return False
-    return not spec.device_class_names or any(
-        detail.device_class_name in spec.device_class_names
-        for request in claim.spec.requests
-        for detail in request.details
-    )
+    return not spec.device_class_names or any(name in spec.device_class_names for name in class_names)
+
+
+def classes_of(claim: ResourceClaim) -> frozenset[str]:
+    """The classes a claim asks for, alternatives included."""
+    return frozenset(detail.device_class_name for request in claim.spec.requests for detail in request.details)
 
 
 #: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
 INACTIVE = (
     "placement.prefer",
     "placement.aliases",
-    "quota",
-    "reserve",
     "onClassChange",
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from dra_operator.api.meta import Key
+from dra_operator.queue.budgets import Scope
 
 
 class UnitKey(NamedTuple):
@@ -22,7 +23,8 @@ class Unit:
 
     `created` orders it; `waiting_since` is None while it waits for nothing; `tried` is the change count at its last attempt, so
     that it is tried again only after something it could use has changed; `not_before` is the end of its backoff; `lacks_node`: its
-    pod did not fit some node, so room there may help it.
+    pod did not fit some node, so room there may help it; `short_of`: budgets that keep it back, so freeing there may help it, and
+    nothing else where `only_short`.
     """
 
     key: UnitKey
@@ -45,6 +47,8 @@ class Unit:
     position: int | None = None
     warnings: tuple[str, ...] = ()
     lacks_node: bool = False
+    short_of: tuple[Scope, ...] = ()
+    only_short: bool = False
     victims: tuple[str, ...] = ()
     preemption_note: str = ""
 

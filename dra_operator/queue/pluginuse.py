@@ -1,0 +1,57 @@
+"""Devices that pods have from a device plugin instead of by a claim (design §4).
+
+Where a node offers a class's `extendedResourceName` in its allocatable, a device plugin serves it there, and what running pods ask for
+of it is used like devices of that class. On other nodes the scheduler makes a claim for it (KEP-5004), which counts by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from dra_operator.api.core import Node, Pod
+
+
+class PluginShare(NamedTuple):
+    """How many devices one pod has on one node."""
+
+    namespace: str
+    node: str
+    devices: int
+
+
+class PluginUse:
+    """Running pods by the extended resources they ask for. `version` grows with every change."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, PluginShare]] = {}
+        self._resources: dict[str, tuple[str, ...]] = {}
+        self.version = 0
+
+    def runs(self, pod: Pod, node: str) -> None:
+        """The pod is bound to the node and not finished."""
+        if pod.meta.uid in self._resources:
+            return  # neither its node nor its extended resources can change
+        shares = {
+            name: PluginShare(pod.meta.namespace, node, count)
+            for name, count in pod.requests.items()
+            if count and "/" in name and not name.startswith("kubernetes.io/")
+        }
+        if not shares:
+            return
+        self._resources[pod.meta.uid] = tuple(shares)
+        for name, share in shares.items():
+            self._pods.setdefault(name, {})[pod.meta.uid] = share
+        self.version += 1
+
+    def ends(self, uid: str) -> None:
+        for name in self._resources.pop(uid, ()):
+            del self._pods[name][uid]
+            self.version += 1
+
+    def of(self, resource: str, nodes: Mapping[str, Node]) -> Iterator[PluginShare]:
+        """What pods have of it from device plugins."""
+        for share in self._pods.get(resource, {}).values():
+            node = nodes.get(share.node)
+            if node is not None and node.allocatable.get(resource, 0) > 0:
+                yield share

@@ -10,7 +10,7 @@ from tests.scenarios.story import Check
 
 
 class Sight(Protocol):
-    """The cluster as one scenario sees it. `objects` gives Pods, ResourceClaims or ClaimReports of all its namespaces."""
+    """The cluster as one scenario sees it. `objects` gives Pods, ResourceClaims, ClaimReports or AllocationPolicies."""
 
     def objects(self, kind: str) -> list[Object]: ...
     def evicted(self) -> list[str]: ...
@@ -106,6 +106,21 @@ class _Looking:
             allocation = (claims.get(name, {}).get("status") or {}).get("allocation") or {}
             results = allocation.get("devices", {}).get("results", ())
             found[name] = sorted(f"{result['pool']}/{result['device']}" for result in results)
+        return found
+
+    def see_valid(self, wanted: dict[str, str]) -> dict[str, str]:
+        """The reason of the condition Valid, with its message where that is expected as well: "Reason: text"."""
+        policies = {item["metadata"]["name"]: item for item in self._sight.objects("AllocationPolicy")}
+        found = {}
+        for name, expected in wanted.items():
+            conditions = policies[name].get("status", {}).get("conditions", ())
+            condition = next((item for item in conditions if item["type"] == "Valid"), {"reason": "none"})
+            told = f"{condition['reason']}: {condition.get('message', '')}"
+            found[name] = (
+                expected
+                if told.startswith(f"{expected.split(': ')[0]}: ") and expected.split(": ")[-1] in told
+                else told
+            )
         return found
 
     def see_evicted(self, wanted: list[str]) -> list[str]:

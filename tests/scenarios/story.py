@@ -14,7 +14,8 @@ when    steps: at, and any of: all of `given`; pods {name: {gpus, class, selecto
 then    checks: at, and any of: pods {name: node | waiting | gone}, running {app: count}, claims {name: phase}, why {claim: text in its
         summary}, reason {claim: word}, policy {claim: name}, position {claim: n}, effective {claim: priority}, hold {claim: node | none},
         victims {claim: [names]}, preempted_by {claim: name}, starved {claim: condition's status}, evicted [names, in order],
-        events {reason: count}, devices {claim: [pool/device]}, phases {phase: count of claims}, tries {pod: attempts}
+        events {reason: count}, devices {claim: [pool/device]}, phases {phase: count of claims}, tries {pod: attempts},
+        valid {policy: reason of its condition | reason: text in its message}
 real    true: plays on the real control plane as well, with policies' times as written
 """
 
@@ -70,6 +71,7 @@ _CHECK = frozenset(
         "devices",
         "phases",
         "tries",
+        "valid",
     ]
 )
 _KINDS = {

@@ -10,12 +10,15 @@ The search changes nothing but itself: its state is immutable, so giving up a ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from dra_operator.allocator.bounds import Bounds
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.selection import Broken
 from dra_operator.allocator.start import Groups, Start, admits, joined
+from dra_operator.allocator.symmetry import Twins
 from dra_operator.allocator.table import UNKNOWN, Column, Table
 from dra_operator.api.claims import MAX_RESULTS
 
@@ -24,6 +27,10 @@ Picked = tuple[Any, Way, tuple[int, ...]]
 
 #: Per requirement: the way taken and the bits, in the order they were picked.
 Choice = tuple[tuple[Way, tuple[int, ...]], ...]
+
+
+#: A search that takes no more steps than this needs no further help.
+_EASY = 64
 
 
 class Work:
@@ -95,6 +102,9 @@ class Search:
         self._variable = any(way.all or len(item.ways) > 1 for item in self.plan.requirements for way in item.ways)
         self._admin = any(way.admin for way in self.plan.ways)
         self._chosen: tuple[Way, ...] | None = None
+        self._steps = 0
+        self._bounds: Bounds | None = None
+        self._twins = twins_of(table)
 
     def run(self, limit: int = 1) -> list[Choice]:
         """Up to `limit` solutions, the first in order first; further ones take the same ways. Raises Stopped."""
@@ -106,7 +116,7 @@ class Search:
 
     def _search(self, limit: int) -> list[Choice]:
         solutions: list[Choice] = []
-        start = self.start
+        start, table = self.start, self.table
         position = Position(
             start.free,
             0,
@@ -137,6 +147,12 @@ class Search:
                     self._failed.add(frame.key)
                 continue
             self.work.left -= 1
+            self._steps += 1
+            if self._steps == _EASY and self._bounded:
+                # It is not easy: counting what there is pays from here on, and may show that it is hopeless.
+                self._bounds = bounds_of(table)
+                if not solutions and not self._bounds.possible(0, position.free, position.bound, position.counters):
+                    return []
             if self.work.left < 0:
                 if solutions:
                     return solutions
@@ -162,13 +178,17 @@ class Search:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _precheck(self) -> bool:
-        """Mode All looks at every device before anything is chosen, and fails on the first error."""
+        """Mode All looks at every device before anything is chosen, pool after pool, and fails on the first error. A pool that cannot
+        be used ends the looking: then the way is no way."""
+        view = self.table.view
+        end = min((section.start for section in view.broken), default=len(view.kinds))
         for way in self.plan.ways:
             broken = self.columns[way.index].broken
             if way.all and broken:
                 bit = min(broken)
-                self.trouble = Trouble(way, bit, broken[bit])
-                return False
+                if self.table.order[bit] < end:
+                    self.trouble = Trouble(way, bit, broken[bit])
+                    return False
         return True
 
     def _enter(self, stack: list[Frame], at: int, position: Position, picked: Picked | None) -> Choice | None:
@@ -183,6 +203,8 @@ class Search:
                 for rule, value in zip(self.plan.rules, position.bound, strict=True)
             )
             position = position._replace(mine=0, results=0, bound=bound)
+        if self._bounds is not None and not self._bounds.possible(at, position.free, position.bound, position.counters):
+            return None
         ways = requirements[at].ways
         if len(ways) == 1:
             return self._take_way(stack, at, ways[0], position, picked)
@@ -286,9 +308,8 @@ class Search:
             if not members & multi:
                 # To admin access, devices in use are open as well; taking those leaves the free ones to later requests.
                 for group in (alike & position.free, alike & ~position.free) if way.admin else (alike,):
-                    low = group & -group
-                    if low & later:
-                        found.append(low.bit_length() - 1)
+                    if group:
+                        found.append((group & -group).bit_length() - 1)
                 continue
             seen: set[Hashable] = set()
             for bit in _bits(alike):
@@ -297,13 +318,42 @@ class Search:
                 signature = (position.left[self._slots[bit]], position.running >> bit & 1) if not way.admin else None
                 if signature not in seen:
                     seen.add(signature)
-                    if bit > last:
-                        found.append(bit)
+                    found.append(bit)
+        if self._twins:
+            found = self._first_of_twins(found, position)
+        found = [bit for bit in found if bit > last]
         if not self._bounded:
             found += [bit for bit in column.broken if bit > last and open_mask >> bit & 1]
         if len(found) > 1:
             found.sort(reverse=True)
         return found
+
+    def _first_of_twins(self, found: list[int], position: Position) -> list[int]:
+        """Of corresponding devices of twins in one condition, the first. Those passed over are still among `found`."""
+        of_bit, conditions = self._twins.of_bit, dict[int, Hashable]()
+        left = {bit: position.left[slot] for bit, slot in self._slots.items()}
+        kept: list[int] = []
+        seen: set[Hashable] = set()
+        for bit in sorted(found):
+            component = of_bit.get(bit)
+            if component is None:
+                kept.append(bit)
+                continue
+            first = component.bits[0]
+            if first not in conditions:
+                conditions[first] = self._twins.condition(
+                    component,
+                    position.free & ~position.mine,
+                    position.running,
+                    left,
+                    position.counters,
+                    position.groups,
+                )
+            signature = (conditions[first], component.places[bit])
+            if signature not in seen:
+                seen.add(signature)
+                kept.append(bit)
+        return kept
 
     def _within_rules(self, way: Way, column: Column, mask: int, position: Position, need: int) -> int:
         """The candidates that the constraints' values so far admit, or 0 where these cannot be the `need` more."""
@@ -454,20 +504,55 @@ class Search:
 
     def _key(self, at: int, way: Way | None, taken: int, last: int, position: Position) -> Hashable:
         """All that decides whether the rest can succeed from here."""
-        return (
+        free = position.free & self.table.future[at]
+        common = (
             at,
             None if way is None else way.index,
             taken,
-            last,
-            position.free & self.table.future[at],
             position.mine if self._admin else 0,
             position.results if self._variable else 0,
             position.bound,
-            position.running,
-            position.left,
-            position.counters,
-            position.groups,
         )
+        if not self._twins or self._admin:
+            return (*common, last, free, position.running, position.left, position.counters, position.groups)
+        # Twins are told by their condition and by how many of their devices come before the last one taken, in no order.
+        twins = self._twins
+        left = {bit: position.left[slot] for bit, slot in self._slots.items()}
+        before = (1 << (last + 1)) - 1
+        conditions = [
+            (
+                twins.condition(component, free, position.running, left, position.counters, position.groups),
+                (component.mask & before).bit_count(),
+            )
+            for component in twins.components
+        ]
+        rest = ~twins.mask
+        return (
+            *common,
+            (before & rest & self.table.future[at]).bit_count(),
+            free & rest,
+            position.running & rest,
+            tuple([amounts for bit, amounts in left.items() if rest >> bit & 1]),
+            tuple([position.counters[number] for number in twins.other_counters]),
+            tuple([position.groups[number] for number in twins.other_sets]),
+            frozenset(Counter(conditions).items()),
+        )
+
+
+def bounds_of(table: Table) -> Bounds:
+    """The bounds of a table, made once."""
+    if table.bounds is None:
+        table.bounds = Bounds(table)
+    assert isinstance(table.bounds, Bounds)
+    return table.bounds
+
+
+def twins_of(table: Table) -> Twins:
+    """The twins of a table, found once."""
+    if table.twins is None:
+        table.twins = Twins(table)
+    assert isinstance(table.twins, Twins)
+    return table.twins
 
 
 def _bits(mask: int) -> list[int]:

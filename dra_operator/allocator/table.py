@@ -66,7 +66,9 @@ class Table:
 
     __slots__ = (
         "answers",
+        "as_published",
         "binding",
+        "bounds",
         "classes",
         "columns",
         "counters",
@@ -82,11 +84,12 @@ class Table:
         "sizes",
         "starts",
         "straight",
+        "twins",
         "view",
     )  # fmt: skip
 
-    def __init__(self, plan: Plan, view: View) -> None:
-        self.plan, self.view = plan, view
+    def __init__(self, plan: Plan, view: View, as_published: bool = False) -> None:
+        self.plan, self.view, self.as_published = plan, view, as_published
         self.columns: list[Column] = []
         self.order: tuple[int, ...] = ()
         self.classes: tuple[int, ...] = ()
@@ -107,6 +110,22 @@ class Table:
         #: What others derive from the table: answers by start, shapes of expected demand.
         self.answers: dict[object, object] = {}
         self.shapes: dict[object, object] = {}
+        self.bounds: object = None
+        self.twins: object = None
+
+    def alike_key(self, bit: int) -> Hashable:
+        """All that the search looks at in a device but counters."""
+        mask = 1 << bit
+        columns = self.columns
+        return (
+            tuple(
+                [(bool(column.usable & mask), bool(column.every & mask), bit in column.broken) for column in columns]
+            ),
+            tuple([_key(values.get(bit)) for column in columns for _, values in sorted(column.values.items())]),
+            (self.limits[bit], tuple([column.takes[bit] for column in columns])) if self.multi & mask else None,
+            bool(self.binding & mask),
+            None if self.as_published else self.sizes[bit],
+        )
 
 
 def positions(table: Table, mask: int) -> int:
@@ -142,7 +161,7 @@ class _Builder:
     def __init__(self, plan: Plan, view: View, features: Features, selectors: Selectors, as_published: bool) -> None:
         self.plan, self.view, self.features, self.selectors = plan, view, features, selectors
         self.as_published = as_published
-        self.table = Table(plan, view)
+        self.table = Table(plan, view, as_published)
         self.rejected = [Counter[object]() for _ in plan.ways]
         self._cells: dict[tuple[int, Kind], tuple[_Cell, object]] = {}
         self._sizes: dict[Kind, float] = {}
@@ -382,24 +401,10 @@ class _Builder:
         """Devices that are alike in everything the search looks at: of these, trying one is trying all."""
         table = self.table
         drains, groups = table.counters.drains, table.counters.groups
-        valued = [(rule, values) for column in table.columns for rule, values in sorted(column.values.items())]
         found: dict[Hashable, int] = {}
         for bit, position in enumerate(table.order):
-            mask = 1 << bit
-            key = (
-                tuple([(column.usable & mask, column.every & mask) != (0, 0) for column in table.columns]),
-                tuple([bool(column.usable & mask) for column in table.columns]),
-                tuple([bit in column.broken for column in table.columns]),
-                tuple([_key(values.get(bit)) for _, values in valued]) if valued else (),
-                drains.get(position),
-                groups.get(position),
-                (table.limits[bit], tuple([column.takes[bit] for column in table.columns]))
-                if table.multi & mask
-                else None,
-                table.binding & mask != 0,
-                None if self.as_published else table.sizes[bit],
-            )
-            found[key] = found.get(key, 0) | mask
+            key = (table.alike_key(bit), drains.get(position), groups.get(position))
+            found[key] = found.get(key, 0) | 1 << bit
         table.classes = tuple(found.values())
 
 

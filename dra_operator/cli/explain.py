@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dra_operator.cli.failures import USAGE, CommandFailed
+from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
 from dra_operator.cli.output import OutputFormat
 
 _KINDS = {
@@ -34,10 +34,8 @@ def explain(
         ),
     ] = None,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: $KUBECONFIG, the pod's service account, ~/.kube/config.")
-    ] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current one.")] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
 ) -> None:
     """Say why a claim or pod waits, and what would fix it.
 
@@ -54,9 +52,8 @@ def explain(
     from dra_operator.cli.explained import print_account
     from dra_operator.cli.explaining import explain_cluster, explain_files
 
+    exclude_files(file, kubeconfig, context)
     if file:
-        if kubeconfig is not None or context is not None:
-            raise CommandFailed("-f and a cluster (--kubeconfig, --context) exclude each other", USAGE)
         account, fine = explain_files(file, kind, namespace, name)
     else:
         account, fine = explain_cluster(kubeconfig, context, kind, namespace, name), True

@@ -5,17 +5,15 @@ The engine is the operator's in both cases. Of a cluster only GETs are made.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from dra_operator.api.meta import Key
 from dra_operator.cli.failures import CommandFailed
-from dra_operator.cli.output import note
-from dra_operator.cluster.rest import ENGINE_KINDS, OPERATOR_GROUP, Resource
+from dra_operator.cli.live import Listed, read_cluster
 from dra_operator.engine.engine import Engine
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.explain.account import Account
@@ -40,16 +38,7 @@ def explain_files(paths: Sequence[str], kind: str, namespace: str, name: str) ->
 
 def explain_cluster(kubeconfig: Path | None, context: str | None, kind: str, namespace: str, name: str) -> Account:
     """From a cluster's objects, as an observing operator sees them now. Raises CommandFailed."""
-    import uvloop
-
-    from dra_operator.cluster.kubernetes.client import Unreachable
-    from dra_operator.cluster.kubernetes.connection import NoConnection
-    from dra_operator.cluster.kubernetes.listing import ListFailed
-
-    try:
-        listed = uvloop.run(_read(str(kubeconfig) if kubeconfig else None, context))
-    except (NoConnection, Unreachable, ListFailed) as failure:
-        raise CommandFailed(str(failure)) from None
+    listed = read_cluster(kubeconfig, context)
     engine, now = observing(listed, time.time())
     account = engine.explain(cast(Kind, kind), Key(namespace, name), now)
     if account is None:
@@ -59,38 +48,7 @@ def explain_cluster(kubeconfig: Path | None, context: str | None, kind: str, nam
     return account
 
 
-async def _read(kubeconfig: str | None, context: str | None) -> list[tuple[Resource, list[dict[str, Any]]]]:
-    """All objects that the engine looks at, the kinds side by side. Raises NoConnection, Unreachable, ListFailed."""
-    from dra_operator.cluster.kubernetes.client import Client
-    from dra_operator.cluster.kubernetes.connection import load
-
-    async with Client(await load(kubeconfig, context), user_agent="kubectl-dra") as client:
-        lists = await asyncio.gather(*(_list(client, resource) for resource in ENGINE_KINDS))
-    absent = [resource.kind for resource, items in zip(ENGINE_KINDS, lists, strict=True) if items is None]
-    if absent:
-        note(f"the cluster does not serve {', '.join(absent)}: is the operator installed?")
-    return [(resource, items or []) for resource, items in zip(ENGINE_KINDS, lists, strict=True)]
-
-
-async def _list(client: Any, resource: Resource) -> list[dict[str, Any]] | None:
-    """None where the kind is the operator's own and not served."""
-    from dra_operator.cluster.kubernetes.listing import ListFailed, pages
-    from dra_operator.cluster.kubernetes.settings import WatchSettings
-
-    items: list[dict[str, Any]] = []
-    try:
-        async for page in pages(client, resource, WatchSettings()):
-            if page.first:
-                items.clear()
-            items += page.items
-    except ListFailed as failure:
-        if failure.response.status == 404 and resource.group == OPERATOR_GROUP:
-            return None
-        raise
-    return items
-
-
-def observing(listed: Iterable[tuple[Resource, list[dict[str, Any]]]], now: float) -> tuple[Engine, float]:
+def observing(listed: Listed, now: float) -> tuple[Engine, float]:
     """An engine that has seen these objects and has made up its mind; it decides nothing that would be written."""
     engine = Engine(EngineSettings(mode="observe"))
     for resource, items in listed:

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from dra_operator.api.meta import format_micro_time
 from dra_operator.cluster.rest import (
+    ALLOCATION_POLICIES,
     BY_KIND,
     EVENTS,
     MERGE_PATCH,
@@ -23,6 +24,7 @@ from dra_operator.engine.decisions import (
     PatchPod,
     RecordEvent,
     WriteClaimStatus,
+    WritePolicyStatus,
     WriteReport,
 )
 
@@ -48,6 +50,8 @@ def request_for(decision: Decision, *, now: float, instance: str) -> Request:
         case DeleteReport():
             options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": decision.uid}}
             return Request("DELETE", BY_KIND[decision.kind].path(*decision.key), options)
+        case WritePolicyStatus():
+            return Request("PUT", ALLOCATION_POLICIES.path("", decision.policy, "status"), decision.body)
         case RecordEvent():
             return Request(
                 "POST", EVENTS.path(decision.regarding.get("namespace") or "default"), event(decision, now, instance)

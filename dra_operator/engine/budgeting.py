@@ -6,7 +6,7 @@ returned has always been judged, so the sets handed to the search only decide wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dra_operator.api.core import Pod
 from dra_operator.engine.accounts import Accounts
@@ -96,6 +96,13 @@ class Budgeting:
         """Can it never have its devices while reservations of other policies stand? Then a hold would wait in vain."""
         ask = self._ask(unit, None, 0.0, _UNMOVED)
         return ask is not None and self._judge.hopeless(ask)
+
+    def set_aside(self, free: Collection[DeviceId]) -> tuple[int, int]:
+        """Of free devices, how many are held, and how many of the others reservations keep."""
+        state = self._state
+        self.accounts.follow()
+        held = frozenset[DeviceId]().union(*(hold.devices | hold.wanted for hold in state.holds)).intersection(free)
+        return len(held), self._judge.kept_among(frozenset(free) - held, held)
 
     # -- for the attempt
 

@@ -8,10 +8,12 @@ from typing import Any
 from dra_operator.api.claims import DeviceClass
 from dra_operator.api.meta import Key, format_time
 from dra_operator.api.reports import class_report_body
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
 from dra_operator.engine.state import State
 from dra_operator.engine.view import resource_version
 from dra_operator.explain.classes import ClassCount, count_class
+from dra_operator.inventory import DeviceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,13 @@ class _Known:
 class ClassReporter:
     """Counts the classes when something changed, and writes the reports whose numbers moved."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, budgeting: Budgeting) -> None:
+        self._state, self._budgeting = state, budgeting
         self._classes: dict[str, DeviceClass] = {}
         self._known: dict[str, _Known] = {}
         self._sent: dict[int, str] = {}
         self._counted_at = float("-inf")
-        self._counted: tuple[int, int, int] | None = None
+        self._counted: tuple[int, ...] | None = None
         self._next: float | None = None
 
     def apply_class(self, device_class: DeviceClass) -> None:
@@ -59,7 +61,9 @@ class ClassReporter:
 
     def write(self, now: float) -> list[Decision]:
         state = self._state
-        fingerprint = (state.inventory.version, state.queue_changes, len(self._classes))
+        fingerprint = (
+            state.inventory.version, state.queue_changes, len(self._classes), state.holds.version, state.layout,
+        )  # fmt: skip
         if fingerprint == self._counted or self._sent:
             self._next = None
             return []
@@ -72,9 +76,10 @@ class ClassReporter:
         waiting = state.waiting_by_class()
         decisions: list[Decision] = []
         for name in sorted(self._classes):
-            count = count_class(snapshot, name)
+            free: list[DeviceId] = []
+            count = count_class(snapshot, name, free.append)
             state.class_totals[name] = count.total
-            status = class_status(count, waiting.get(name, []))
+            status = class_status(count, waiting.get(name, []), *self._budgeting.set_aside(free))
             known = self._known.get(name)
             if known is None or status != known.status:
                 body = class_report_body(name, status, known.version if known is not None else None)
@@ -110,14 +115,14 @@ class ClassReporter:
         return True
 
 
-def class_status(count: ClassCount, waiting_since: list[float]) -> dict[str, Any]:
-    """The report's status; holds and reservations are not made in this version, so nothing is held or reserved."""
+def class_status(count: ClassCount, waiting_since: list[float], held: int, reserved: int) -> dict[str, Any]:
+    """The report's status. `held` and `reserved` are among the free devices of the count, and not among those of the report."""
     status: dict[str, Any] = {
         "total": count.total,
         "allocated": count.allocated,
-        "free": count.free,
-        "held": 0,
-        "reserved": 0,
+        "free": count.free - held - reserved,
+        "held": held,
+        "reserved": reserved,
         "unusable": count.tainted + count.incomplete,
         "tainted": count.tainted,
         "incomplete": count.incomplete,

@@ -80,6 +80,15 @@ class DeleteReport:
 
 
 @dataclass(frozen=True, slots=True)
+class WritePolicyStatus:
+    """UpdateStatus of an AllocationPolicy; `body` is the whole object as last seen (with its resourceVersion) and the new status."""
+
+    id: int
+    policy: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordEvent:
     """A Kubernetes Event (events.k8s.io/v1) about `regarding` (an object reference: apiVersion, kind, namespace, name, uid)."""
 
@@ -91,7 +100,9 @@ class RecordEvent:
     note: str
 
 
-Decision = WriteClaimStatus | PatchClaim | PatchPod | EvictPod | WriteReport | DeleteReport | RecordEvent
+Decision = (
+    WriteClaimStatus | PatchClaim | PatchPod | EvictPod | WriteReport | DeleteReport | WritePolicyStatus | RecordEvent
+)
 
 
 @dataclass(frozen=True, slots=True)

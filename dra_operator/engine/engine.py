@@ -17,6 +17,7 @@ from dra_operator.engine.lifecycle import Lifecycle
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reporting import Reporter
@@ -54,14 +55,15 @@ class Engine:
         self._state = State(settings or EngineSettings())
         self._alarms = Alarms()
         self._placer = Placer(self._state)
+        self._budgeting = Budgeting(self._state, self._placer)
         self._explainer = Explainer(self._state, self._placer)
         self._reporter = Reporter(self._state, Details(self._state, self._explainer))
-        self._class_reporter = ClassReporter(self._state)
-        self._intake = Intake(self._state, self._reporter, self._class_reporter)
+        self._class_reporter = ClassReporter(self._state, self._budgeting)
+        self._policy_reporter = PolicyReporter(self._state, self._budgeting.accounts)
+        self._intake = Intake(self._state, self._reporter, self._class_reporter, self._policy_reporter)
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
         self._holding = Holding(self._state)
-        self._budgeting = Budgeting(self._state, self._placer)
         self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
         self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
         self._queue = Queue(
@@ -88,6 +90,8 @@ class Engine:
     def settle(self, outcome: Outcome, now: float) -> None:
         """What became of a decision."""
         if self._reporter.settle(outcome, now) or self._class_reporter.settle(outcome, now):
+            return
+        if self._policy_reporter.settle(outcome, now):
             return
         self._preempting.settle(outcome)
         effect, write = self._state.writes.settle(outcome, now)
@@ -142,6 +146,8 @@ class Engine:
         quiet = now - self._queue.last_placement >= self._state.settings.report_settle
         decisions += self._reporter.write(now, quiet=quiet)
         decisions += self._class_reporter.write(now)
+        if writing:
+            decisions += self._policy_reporter.write(now)
         events, self._state.events = self._state.events, []
         if writing:
             decisions += events
@@ -167,6 +173,7 @@ class Engine:
             state.writes.next_wake(),
             self._reporter.next_wake(),
             self._class_reporter.next_wake(),
+            self._policy_reporter.next_wake(),
             self._queue.recheck,
             self._preempting.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),

@@ -17,6 +17,7 @@ from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.membership import is_ours
+from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.state import Lost, State, reference
 from dra_operator.engine.view import SeenClaim
@@ -29,8 +30,11 @@ Raw = dict[str, Any]
 class Intake:
     """One method a kind to apply, one to remove."""
 
-    def __init__(self, state: State, reporter: Reporter, class_reporter: ClassReporter) -> None:
-        self._state, self._reporter, self._class_reporter = state, reporter, class_reporter
+    def __init__(
+        self, state: State, reporter: Reporter, class_reporter: ClassReporter, policy_reporter: PolicyReporter
+    ) -> None:
+        self._state, self._reporter = state, reporter
+        self._class_reporter, self._policy_reporter = class_reporter, policy_reporter
         self._apply: Mapping[str, Callable[[Raw], None]] = {
             "ResourceClaim": self._apply_claim,
             "Pod": self._apply_pod,
@@ -274,6 +278,7 @@ class Intake:
             self._state.budget_changes += 1
 
     def _apply_policy(self, raw: Raw) -> None:
+        self._policy_reporter.apply(raw)
         policy = AllocationPolicy.from_dict(raw)
         if not self._state.policies.apply(policy):
             return

@@ -245,6 +245,20 @@ class Judge:
         groups = sorted(by_node.items(), key=lambda item: (len(item[1]), item[0]))
         return frozenset([device for _, group in groups for device in sorted(group)][:kept])
 
+    def kept_among(self, devices: frozenset[DeviceId], held: frozenset[DeviceId]) -> int:
+        """How many of these free devices reservations cannot do without."""
+        accounts = self._accounts
+        if not accounts.reserves:
+            return 0
+        counts = accounts.free.free()
+        for device in held:
+            counts[accounts.free.mask(device)] -= accounts.free.is_free(device)
+        without = Counter(counts)
+        for device in devices:
+            without[accounts.free.mask(device)] -= accounts.free.is_free(device)
+        kept = accounts.all_kept()
+        return shortfall(kept, +without) - shortfall(kept, +counts)
+
     def coverable(self, ask: Ask, devices: frozenset[DeviceId]) -> frozenset[DeviceId]:
         """Of free devices, as many as can be set aside for the unit without a reservation of others going short."""
         accounts = self._accounts

@@ -20,7 +20,8 @@ URGENT = frozenset({"Lost", "Drifted", "Preempting", "QuotaExceeded", "Unsatisfi
 
 @dataclass(frozen=True, slots=True)
 class PhaseChange:
-    """For metrics and for the reader of a simulation. `at` in seconds since the epoch."""
+    """For metrics and for the reader of a simulation. `at` in seconds since the epoch; `starved_for`: seconds, where a starved claim
+    is served at last."""
 
     at: float
     claim: Key
@@ -29,6 +30,7 @@ class PhaseChange:
     message: str
     node: str | None
     devices: tuple[tuple[str, DeviceId], ...]
+    starved_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class _Report:
     phase: str = ""
     since: float = 0.0
     stale_since: float | None = None
+    starved_at: float | None = None
 
 
 class Reporter:
@@ -56,14 +57,14 @@ class Reporter:
 
     # -- what the API server has
 
-    def apply_report(self, raw: dict[str, Any]) -> None:
-        """Raises InvalidObject."""
+    def apply_report(self, raw: dict[str, Any], *, own: bool = False) -> None:
+        """`own`: as this process wrote it just now, so it says nothing that must be remembered. Raises InvalidObject."""
         known = ClaimReport.from_dict(raw)
         report = self._reports.setdefault(known.meta.key, _Report())
         number = resource_version(raw)
         if number < report.number:
             return
-        first = report.version is None and report.sent is None
+        first = report.version is None and report.sent is None and not own
         report.version, report.number, report.uid = known.meta.resource_version, number, known.meta.uid
         report.owner, report.status = known.claim_uid, dict(known.status)
         if first:
@@ -114,8 +115,19 @@ class Reporter:
             allocation = seen.claim.allocation
             devices = () if allocation is None else devices_of(allocation)
             node = node_of(seen, self._state)
-            self._journal.append(PhaseChange(now, key, found.phase, found.reason, found.message, node, devices))
+            starved = self._starved_for(report, found, allocated=allocation is not None, now=now)
+            change = PhaseChange(now, key, found.phase, found.reason, found.message, node, devices, starved)
+            self._journal.append(change)
         return found
+
+    @staticmethod
+    def _starved_for(report: _Report, found: Standpoint, *, allocated: bool, now: float) -> float | None:
+        if found.unit is not None and found.unit.starved_since is not None:
+            report.starved_at = found.unit.starved_since
+        if not allocated or report.starved_at is None:
+            return None
+        since, report.starved_at = report.starved_at, None
+        return now - since
 
     # -- writing
 
@@ -217,7 +229,7 @@ class Reporter:
         self._stale[key] = None
         if outcome.ok and isinstance(outcome.decision, WriteReport):
             if outcome.object is not None:
-                self.apply_report(outcome.object)
+                self.apply_report(outcome.object, own=True)
             self._avoid_written(key, report.sent_status, now)
             self._hold_written(key, report.sent_status)
         elif outcome.status == 404:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dra_operator.api.taints import BLOCKING_EFFECTS
 from dra_operator.cel import CompileError, Device, EvaluationError, Selector, bind_device, compile_selector
-from dra_operator.inventory import Snapshot
+from dra_operator.inventory import DeviceId, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,11 @@ class ClassCount:
     message: str = ""
 
 
-def count_class(snapshot: Snapshot, name: str) -> ClassCount:
-    """Count every published device once; one on which a selector errors does not match, and is mentioned."""
+def count_class(snapshot: Snapshot, name: str, on_free: Callable[[DeviceId], object] = lambda _: None) -> ClassCount:
+    """Count every published device once; one on which a selector errors does not match, and is mentioned.
+
+    `on_free` is called for each free one.
+    """
     inventory = snapshot.inventory
     try:
         selectors = [compile_selector(text or "") for text in inventory.classes[name].selectors]
@@ -61,6 +65,7 @@ def count_class(snapshot: Snapshot, name: str) -> ClassCount:
             tainted += 1
         else:
             free += 1
+            on_free(offer.id)
             free_at[place] += 1
     incomplete = _count_unusable(snapshot, selectors)
     largest = max((count for place, count in free_at.items() if place), default=free_at.get("", 0))

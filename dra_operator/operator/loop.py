@@ -17,7 +17,7 @@ import structlog
 
 from dra_operator.api.meta import Key, parse_time
 from dra_operator.cluster.kubernetes.listing import EventType
-from dra_operator.engine.decisions import Decision, Outcome, PatchClaim, WriteClaimStatus
+from dra_operator.engine.decisions import Decision, Outcome, PatchClaim, RecordEvent, WriteClaimStatus
 from dra_operator.operator.feed import News, Observed, Replaced
 from dra_operator.operator.freshness import revision_of
 from dra_operator.operator.metrics import Metrics
@@ -264,8 +264,7 @@ class Loop:
         self._decided_in = self._decided_at - began
         self._metrics.decide_seconds.observe(self._decided_in)
         for decision in decisions:
-            action = decision.action if isinstance(decision, WriteClaimStatus | PatchClaim) else ""
-            self._metrics.decisions.labels(type(decision).__name__, action).inc()
+            self._metrics.decisions.labels(type(decision).__name__, _action(decision)).inc()
         self._writer.submit(decisions, self._generation)
         try:
             self._tell(self._engine)
@@ -275,6 +274,8 @@ class Loop:
     def _tell(self, engine: Brain) -> None:
         """The engine's own account of what happened, for logs and metrics."""
         for change in engine.journal():
+            if change.starved_for is not None:
+                self._metrics.claim_starved_seconds.observe(change.starved_for)
             log.info(
                 "claim",
                 claim=str(change.claim), phase=change.phase, reason=change.reason, message=change.message,
@@ -323,6 +324,17 @@ class Loop:
             self._inbox = deque(item for item in self._inbox if isinstance(item, Written))
             self._engine = self._make()
             await self._start_over()
+
+
+def _action(decision: Decision) -> str:
+    """The metric's label: of an Event its reason, so that collisions, moves and the like can be counted."""
+    match decision:
+        case RecordEvent():
+            return decision.reason
+        case WriteClaimStatus() | PatchClaim():
+            return decision.action
+        case _:
+            return ""
 
 
 def _created(item: dict[str, object]) -> float | None:

@@ -29,12 +29,17 @@ class Metrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(f"dra_operator_{name}", text, labels, buckets=buckets, registry=registry)
 
-        self.decisions = counter("decisions", "Decisions of the engine.", "kind", "action")
+        self.decisions = counter(
+            "decisions", "Decisions of the engine; an Event's action is its reason.", "kind", "action"
+        )
         self.outcomes = counter("outcomes", "What became of them; 0: no answer.", "kind", "status", "reason")
         self.claims = gauge("claims", "Managed claims by phase, as the leader sees them.", "phase")
         self.waiting = gauge("waiting_units", "Units (pods, bare claims, groups) waiting for devices.")
         self.allocation_seconds = histogram(
             "allocation_seconds", "From a claim's creation to its allocation by us.", WAITS
+        )
+        self.claim_starved_seconds = histogram(
+            "claim_starved_seconds", "How long claims were starved that are served at last.", WAITS
         )
         self.decide_seconds = histogram("engine_decide_seconds", "One pass of the engine.", FAST)
         self.observed = counter("observed_events", "Objects and deletions handed to the engine.", "kind", "type")

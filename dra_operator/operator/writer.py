@@ -26,6 +26,7 @@ from dra_operator.engine.decisions import (
     PatchPod,
     RecordEvent,
     WriteClaimStatus,
+    WritePolicyStatus,
     WriteReport,
 )
 from dra_operator.operator.events import EventGate
@@ -66,7 +67,7 @@ def lane_of(decision: Decision) -> Lane:
             return Lane.EVICTIONS
         case WriteReport() if _guards(decision):
             return Lane.EVICTIONS
-        case WriteReport() | DeleteReport():
+        case WriteReport() | DeleteReport() | WritePolicyStatus():
             return Lane.REPORTS
         case RecordEvent():
             return Lane.EVENTS
@@ -87,6 +88,8 @@ def object_of(decision: Decision) -> tuple[str, ...]:
             return ("Pod", *decision.pod)
         case WriteReport() | DeleteReport():
             return (decision.kind, *decision.key)
+        case WritePolicyStatus():
+            return ("AllocationPolicy", decision.policy)
         case RecordEvent():
             return ("Event", str(decision.id))
 

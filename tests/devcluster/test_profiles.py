@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from devcluster import profiles
 from devcluster.profiles import ProfileError, device_classes, expand, parse_mix
+from dra_operator.profiles import expansion
 
 CAPTURED = Path(__file__).parents[2].parent / "shared" / "data" / "slices"
 
@@ -214,7 +215,7 @@ def test_a_broken_profile_says_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
 ) -> None:
     (tmp_path / "broken.yaml").write_text(text)
-    monkeypatch.setattr(profiles, "FOLDER", tmp_path)
+    monkeypatch.setattr(expansion, "FOLDER", tmp_path)
     with pytest.raises(ProfileError) as error:
         expand("broken", "n", 0)
     assert said in str(error.value)

@@ -76,6 +76,17 @@ def test_a_starved_claim_says_so() -> None:
     assert [item["status"] for item in report["conditions"] if item["type"] == "Starved"] == ["False"]
 
 
+def test_how_long_it_was_starved_is_told_when_it_is_served() -> None:
+    stage = full()
+    stage.apply(claim("late"), pod("late", "late"))
+    stage.run(100)
+    stage.engines[-1].journal()
+    stage.delete("Pod", "all")
+    stage.run(30)
+    [told] = [change.starved_for for change in stage.engines[-1].journal() if change.starved_for is not None]
+    assert 65 <= told <= 75
+
+
 def test_only_the_first_of_those_that_compete_holds() -> None:
     stage = full()
     for name in ("a", "b"):

@@ -11,8 +11,8 @@ from dra_operator.cluster.memory.actors.objects import claim_names, deleting, ke
 from dra_operator.cluster.memory.admission import GATE, allocation
 from dra_operator.cluster.memory.first_fit import InTreeAllocator
 from dra_operator.cluster.memory.invariants import Violation
-from dra_operator.cluster.memory.world import World
 from dra_operator.cluster.memory.store import Store
+from dra_operator.cluster.memory.world import World
 from dra_operator.cluster.rest import CLAIM_REPORTS, NODES, PODS, RESOURCE_CLAIMS
 
 

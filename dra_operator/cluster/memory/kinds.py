@@ -161,7 +161,7 @@ RULES: Mapping[Resource, Rules] = {
     rest.CRON_JOBS: Rules(status=True, generation=True, initial_status=_empty_status),
     rest.EVENTS: Rules(),
     rest.LEASES: Rules(unconditional=False),
-    rest.ALLOCATION_POLICIES: Rules(custom=True, generation=True, unconditional=False),
+    rest.ALLOCATION_POLICIES: Rules(status=True, custom=True, generation=True, unconditional=False),
     rest.CLAIM_REPORTS: Rules(custom=True, generation=True, unconditional=False),
     rest.CLAIM_GROUPS: Rules(custom=True, generation=True, unconditional=False),
     rest.DEVICE_CLASS_REPORTS: Rules(custom=True, generation=True, unconditional=False),

@@ -19,7 +19,7 @@ from dra_operator.cluster.memory.world import DECIDE, World
 from dra_operator.cluster.memory.world import OPERATOR as OPERATOR_RANK
 from dra_operator.cluster.requests import request_for
 from dra_operator.cluster.rest import CLAIM_REPORTS, DEVICE_CLASS_REPORTS, ENGINE_KINDS, Resource, Response
-from dra_operator.engine.decisions import Decision, Outcome, RecordEvent, WriteReport
+from dra_operator.engine.decisions import Decision, Outcome, RecordEvent, WritePolicyStatus, WriteReport
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -195,7 +195,7 @@ class Runner:
 
     def _submit(self, decision: Decision) -> None:
         arrival = self._world.now + self._faults.delay(self._timing.request)
-        background = isinstance(decision, WriteReport | RecordEvent)
+        background = isinstance(decision, _QUIET)
         self._world.at(
             arrival, self._while_alive(lambda: self._arrive(decision)), background=background, rank=OPERATOR_RANK
         )
@@ -220,7 +220,7 @@ class Runner:
             return
         answer = None if fate in ("lost", "unanswered") else response
         when = self._world.now + self._faults.delay(self._timing.answer)
-        background = isinstance(decision, WriteReport | RecordEvent)
+        background = isinstance(decision, _QUIET)
         settle = self._while_alive(lambda: self._settle(decision, answer))
         self._world.at(when, settle, background=background, rank=OPERATOR_RANK)
 
@@ -239,6 +239,10 @@ class Runner:
             outcome = Outcome(decision, response.status, response.reason, response.message, body)
         self.engine.settle(outcome, self._world.now)
         self._decide_soon()
+
+
+#: Decisions that nothing else waits for: a run may end before they are carried out.
+_QUIET = (WriteReport, WritePolicyStatus, RecordEvent)
 
 
 class _Stream:

@@ -1,0 +1,145 @@
+"""Twins: sets of devices tied together by counters that are copies of each other, such as the partitions of equal GPUs.
+
+Exchanging two twins that are in the same condition changes nothing, so of these, too, trying one is trying all, and what failed on one
+arrangement of them has failed on all. Devices without counters are told apart by their class alone (`Table.classes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+
+from dra_operator.allocator.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Devices that share counters, directly or through others. `kind` numbers what twins have in common.
+
+    `places`: each bit's number within the component, the same for the corresponding bits of its twins; of corresponding bits those of
+    the earlier twin come first. `runs` are consecutive bits: first bit, mask of their number, place of the first.
+    """
+
+    kind: int
+    bits: tuple[int, ...]
+    mask: int
+    counters: tuple[int, ...]
+    sets: tuple[int, ...]
+    places: dict[int, int]
+    runs: tuple[tuple[int, int, int], ...]
+
+    def local(self, mask: int) -> int:
+        """A mask of bits as a mask of places."""
+        found = 0
+        for first, ones, place in self.runs:
+            found |= (mask >> first & ones) << place
+        return found
+
+
+class Twins:
+    """The components of a table that have a twin."""
+
+    def __init__(self, table: Table) -> None:
+        found = components(table)
+        counts: dict[int, int] = {}
+        for component in found:
+            counts[component.kind] = counts.get(component.kind, 0) + 1
+        self.components = tuple(component for component in found if counts[component.kind] > 1)
+        self.of_bit = {bit: component for component in self.components for bit in component.bits}
+        self.mask = 0
+        for component in self.components:
+            self.mask |= component.mask
+        counters = {number for component in self.components for number in component.counters}
+        sets = {number for component in self.components for number in component.sets}
+        #: What is not of twins.
+        self.other_counters = tuple(n for n in range(len(table.counters.total)) if n not in counters)
+        self.other_sets = tuple(n for n in range(table.counters.sets) if n not in sets)
+
+    def __bool__(self) -> bool:
+        return bool(self.components)
+
+    def condition(
+        self,
+        component: Component,
+        free: int,
+        running: int,
+        left: dict[int, tuple[int, ...]],
+        counters: tuple[int, ...],
+        groups: tuple[Hashable, ...],
+    ) -> Hashable:
+        """The state of a component, in terms that its twins have in common."""
+        return (
+            component.kind,
+            component.local(free),
+            component.local(running) if running else 0,
+            tuple([left.get(bit) for bit in component.bits]) if left else None,
+            tuple([counters[number] for number in component.counters]),
+            tuple([groups[number] for number in component.sets]) if groups else None,
+        )
+
+
+def components(table: Table) -> list[Component]:
+    """All sets of devices tied together by counters; twins have one `kind`."""
+    drains = table.counters.drains
+    parent: dict[int, int] = {}
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            number = parent[number]
+        return number
+
+    by_bit: dict[int, tuple[int, ...]] = {}
+    for bit, position in enumerate(table.order):
+        numbers = tuple(number for number, _ in drains.get(position, ()))
+        if not numbers:
+            continue
+        by_bit[bit] = numbers
+        for number in numbers:
+            parent.setdefault(number, number)
+            parent[root(number)] = root(numbers[0])
+    members: dict[int, list[int]] = {}
+    for bit, numbers in by_bit.items():
+        members.setdefault(root(numbers[0]), []).append(bit)
+    class_of = {bit: index for index, mask in enumerate(table.classes) for bit in by_bit if mask >> bit & 1}
+    kinds: dict[Hashable, int] = {}
+    shapes: dict[int, tuple[int, ...]] = {}
+    found: list[Component] = []
+    for bits in members.values():
+        component = _component(table, tuple(sorted(bits)), class_of, kinds)
+        earlier = shapes.setdefault(component.kind, component.bits)
+        if any(a > b for a, b in zip(earlier, component.bits, strict=True)):
+            # Corresponding bits come in another order: "the first of twins" would mean nothing.
+            component = replace(component, kind=-1 - len(found))
+        found.append(component)
+    return found
+
+
+def _component(table: Table, bits: tuple[int, ...], class_of: dict[int, int], kinds: dict[Hashable, int]) -> Component:
+    """A component and its kind: everything about its devices but which counters they are."""
+    counters: dict[int, int] = {}
+    sets: dict[int, int] = {}
+    shape: list[Hashable] = []
+    local_classes: dict[int, int] = {}
+    for bit in bits:
+        position = table.order[bit]
+        drained = tuple(
+            (counters.setdefault(number, len(counters)), amount)
+            for number, amount in table.counters.drains.get(position, ())
+        )
+        grouped = tuple(
+            (sets.setdefault(number, len(sets)), names) for number, names in table.counters.groups.get(position, ())
+        )
+        local_class = local_classes.setdefault(class_of[bit], len(local_classes))
+        shape.append((local_class, drained, grouped, table.alike_key(bit)))
+    kind = kinds.setdefault(tuple(shape), len(kinds))
+    mask = 0
+    runs: list[tuple[int, int, int]] = []
+    for place, bit in enumerate(bits):
+        mask |= 1 << bit
+        if place and bits[place - 1] == bit - 1:
+            first, ones, start = runs.pop()
+            runs.append((first, ones << 1 | 1, start))
+        else:
+            runs.append((bit, 1, place))
+    places = {bit: place for place, bit in enumerate(bits)}
+    return Component(kind, bits, mask, tuple(counters), tuple(sets), places, tuple(runs))

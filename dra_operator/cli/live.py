@@ -1,0 +1,140 @@
+"""The objects of a running cluster, for commands that look at one. Only GETs are made, whatever the command.
+
+Reads lists, follows no watch, decides nothing. Pods, workloads and nodes lose what no command reads (images, environments…).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dra_operator.cli.failures import USAGE, CommandFailed
+from dra_operator.cli.output import note
+from dra_operator.cluster.rest import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    ENGINE_KINDS,
+    JOBS,
+    NETWORK_DEVICE_CLASSES,
+    OPERATOR_GROUP,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Resource,
+)
+
+Object = dict[str, Any]
+#: Objects kind by kind.
+Listed = list[tuple[Resource, list[Object]]]
+#: Takes the objects of a page as it comes.
+Take = Callable[[Resource, list[Object]], None]
+
+#: What a simulation starts from: what the engine sees, and what makes its pods.
+SNAPSHOT_KINDS: tuple[Resource, ...] = (
+    *ENGINE_KINDS, NETWORK_DEVICE_CLASSES,
+    CRON_JOBS, JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS,
+)  # fmt: skip
+
+KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", help="Default: $KUBECONFIG, the pod's service account, ~/.kube/config."),
+]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", help="Context of the kubeconfig; default: its current one.")
+]
+
+
+def exclude_files(files: Sequence[str] | None, kubeconfig: Path | None, context: str | None) -> None:
+    """Raises CommandFailed where both manifests and a cluster are given."""
+    if files and (kubeconfig is not None or context is not None):
+        raise CommandFailed("-f and a cluster (--kubeconfig, --context) exclude each other", USAGE)
+
+
+def read_cluster(kubeconfig: Path | None, context: str | None, resources: Sequence[Resource] = ENGINE_KINDS) -> Listed:
+    """All objects of these kinds, the kinds side by side. Raises CommandFailed."""
+    found: dict[Resource, list[Object]] = {resource: [] for resource in resources}
+    stream_cluster(kubeconfig, context, lambda resource, items: found[resource].extend(items), resources)
+    return list(found.items())
+
+
+def stream_cluster(
+    kubeconfig: Path | None, context: str | None, take: Take, resources: Sequence[Resource] = SNAPSHOT_KINDS
+) -> None:
+    """As `read_cluster`, a page at a time; pages of different kinds come in any order. Raises CommandFailed."""
+    absent: list[str] = []
+
+    async def read() -> None:
+        from dra_operator.cluster.kubernetes.client import Client
+        from dra_operator.cluster.kubernetes.connection import load
+
+        path = str(kubeconfig) if kubeconfig else None
+        async with Client(await load(path, context), user_agent="kubectl-dra") as client:
+            served = await asyncio.gather(*(_list(client, resource, take) for resource in resources))
+        absent.extend(resource.kind for resource, there in zip(resources, served, strict=True) if not there)
+
+    _run(read())
+    if absent:
+        note(f"the cluster does not serve {', '.join(absent)}: is the operator installed?")
+
+
+async def _list(client: Any, resource: Resource, take: Take) -> bool:
+    """False where the kind is the operator's own and not served."""
+    from dra_operator.cluster.kubernetes.lean import lean_metadata, lean_pod
+    from dra_operator.cluster.kubernetes.listing import ListFailed, key_of, pages
+    from dra_operator.cluster.kubernetes.settings import WatchSettings
+
+    seen: set[Any] = set()
+    try:
+        async for page in pages(client, resource, WatchSettings()):
+            # A list that had to start again tells objects twice; the first telling was true then.
+            items = [item for item in page.items if key_of(item) not in seen]
+            seen.update(map(key_of, items))
+            for item in items:
+                (item["metadata"].get("annotations") or {}).pop(
+                    "kubectl.kubernetes.io/last-applied-configuration", None
+                )
+                for template in _pod_templates(item):
+                    lean_pod(template)
+                    _stand_in_images(template)
+                lean_metadata(item)
+            take(resource, items)
+    except ListFailed as failure:
+        if failure.response.status == 404 and resource.group == OPERATOR_GROUP:
+            return False
+        raise
+    return True
+
+
+def _stand_in_images(pod: Object) -> None:
+    """Images are left out as they do not matter, but a pod has to have them."""
+    for name in ("containers", "initContainers"):
+        for container in (pod.get("spec") or {}).get(name) or ():
+            container["image"] = "left-out"
+
+
+def _pod_templates(item: Object) -> list[Object]:
+    """A pod itself, or the pod templates of a workload: their containers carry what is nobody's business."""
+    spec = item.get("spec") or {}
+    if item["kind"] == "Pod":
+        return [item]
+    if item["kind"] == "ResourceClaimTemplate":
+        return []
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return [template for template in (spec.get("template"), job.get("template")) if isinstance(template, dict)]
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    from dra_operator.cluster.kubernetes.client import Unreachable
+    from dra_operator.cluster.kubernetes.connection import NoConnection
+    from dra_operator.cluster.kubernetes.listing import ListFailed
+
+    try:
+        uvloop.run(work)
+    except (NoConnection, Unreachable, ListFailed) as failure:
+        raise CommandFailed(str(failure)) from None

@@ -180,4 +180,3 @@ class _Counter:
 
 def _depth(step: Step) -> tuple[int, int]:
     return (len(WHYS), 0) if step == USABLE else (WHYS.index(step[0]), step[1] or 0)
-

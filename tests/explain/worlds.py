@@ -39,7 +39,19 @@ def make_world(seed: int) -> dict[str, Any]:
     }
 
 
-TROUBLES = ("memory", "model", "count", "taint", "taken", "full", "constraint", "incomplete", "class", "capacity", "two terms")
+TROUBLES = (
+    "memory",
+    "model",
+    "count",
+    "taint",
+    "taken",
+    "full",
+    "constraint",
+    "incomplete",
+    "class",
+    "capacity",
+    "two terms",
+)
 
 
 def _gpu(index: int, random: Random, troubles: set[str]) -> dict[str, Any]:

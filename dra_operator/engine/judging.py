@@ -219,8 +219,9 @@ class Judge:
                     for index, (seen, allocation) in enumerate(pairs)
                     if index in members
                     for device in draw_of(budget, seen.claim.spec, allocation, inventory).devices
+                    if device not in used
                 }
-                kept_after[number] = max(0, kept[number] - len(new - used.keys()))
+                kept_after[number] = max(0, kept[number] - len(new))
         if shortfall(kept_after, after) <= shortfall(kept, before):
             return []
         breaches = []
@@ -306,7 +307,7 @@ class Judge:
         ]
         if not budget.in_capacity:
             used = self._accounts.tallies.of(ask.scope(budget)).devices
-            return {DEVICES: len({device for draw in draws for device in draw.devices} - used.keys())}
+            return {DEVICES: len({device for draw in draws for device in draw.devices if device not in used})}
         total: Counter[str] = Counter()
         for draw in draws:
             total.update(draw.capacity)

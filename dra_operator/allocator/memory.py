@@ -166,7 +166,9 @@ class Memory(FilterSource):
 
     def _learn(self, key: object, problem: Problem) -> Known | Failed:
         inventory = self.inventory
-        plan = make_plan(problem.claims, problem.constraints, inventory.classes, inventory.features, self)
+        plan = make_plan(
+            problem.claims, problem.constraints, inventory.classes, inventory.features, self, problem.barred
+        )
         if isinstance(plan, Failed):
             return plan
         inventory.require(plan.reads, plan.linked)
@@ -230,9 +232,9 @@ class Memory(FilterSource):
 
 def _key_of(problem: Problem) -> object:
     claims = problem.claims
-    if len(claims) == 1 and not problem.constraints:
+    if len(claims) == 1 and not problem.constraints and not problem.barred:
         return id(claims[0].spec)
-    return (*(id(claim.spec) for claim in claims), problem.constraints)
+    return (*(id(claim.spec) for claim in claims), problem.constraints, problem.barred)
 
 
 def memory_of(inventory: Inventory) -> Memory:

@@ -64,6 +64,7 @@ class Accounts:
     def _read_policies(self) -> None:
         """Which entries of which policies are in force, and what is wrong with the others."""
         inventory = self._state.inventory
+        before = {budget.key: budget for budget in self.budgets}
         self._policies.clear()
         self.flaws = {}
         for policy in self._state.policies:
@@ -73,6 +74,9 @@ class Accounts:
                 flaw = flaw_of_entry(key, terms, inventory)
                 if flaw is None:
                     budget = make_budget(key, terms, inventory)
+                    old = before.get(key)
+                    if old is not None and old.terms == terms and old.filter is budget.filter:
+                        budget = old
                     inventory.refresh()
                     flaw = flaw_of_size(budget, inventory)
                     if flaw is None:

@@ -46,6 +46,19 @@ class Ask:
     def concerns_all(self, members: frozenset[int]) -> bool:
         return len(members) == len(self.claims)
 
+    def others(self, members: frozenset[int]) -> frozenset[int]:
+        return frozenset(range(len(self.claims))) - members
+
+    @property
+    def wants_all(self) -> bool:
+        """Does it ask for all devices of a node that match something?"""
+        return any(
+            detail.allocation_mode == "All"
+            for seen in self.claims
+            for request in seen.claim.spec.requests
+            for detail in request.details
+        )
+
     @property
     def exempt(self) -> Mask:
         """The reservations that are all its own."""
@@ -280,11 +293,19 @@ class Judge:
             chosen.append(device)
         return frozenset(chosen)
 
+    def certainly_reserved(self, ask: Ask) -> bool:
+        """Would it take more of what reservations of others keep than there is beside them, whichever devices it gets?"""
+        for number, (budget, members) in enumerate(ask.reserves):
+            least = 0 if ask.concerns_all(members) else self._least(ask, budget, ask.others(members))[DEVICES]
+            if least and least > self.headroom(ask, number):
+                return True
+        return False
+
     def hopeless(self, ask: Ask) -> bool:
         """Would it leave a reservation of others too little even if nobody used anything?"""
         for number, (budget, members) in enumerate(ask.reserves):
-            if not members:
-                least = self._least(ask, budget, frozenset(range(len(ask.claims))))[DEVICES]
+            if not ask.concerns_all(members):
+                least = self._least(ask, budget, ask.others(members))[DEVICES]
                 if least > self._accounts.free.usable(number) - budget.limits[DEVICES]:
                     return True
         return False

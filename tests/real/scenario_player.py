@@ -6,6 +6,7 @@ What must be so at a time may come a little later here: watches, schedulers and 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
@@ -15,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from devcluster import ApiError, ControlPlane, eventually
-from devcluster.client import Client
 from devcluster.pytest_plugin import empty_namespace
+from devcluster.watching import Api
 from dra_operator.cluster.rest import BY_KIND
 from tests.scenarios.looking import seen
 from tests.scenarios.story import Check, Step, Story
@@ -93,37 +94,50 @@ def _renamed(value: Any, prefix: str) -> Any:
 
 
 class Watcher:
-    """One look after the other at everything, for all stories together; remembers which pods the Eviction API was asked for."""
+    """One look after the other at everything, for all stories together, and a watch for evictions, which are soon over."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
         self._found: dict[str, list[Object]] = {}
         self._evicted: dict[tuple[str, str], None] = {}
         self._looks = 0
         self._news = threading.Condition()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._look, self._follow)]
 
     def __enter__(self) -> Watcher:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _look(self) -> None:
+        kinds = ("Pod", "ResourceClaim", "ClaimReport", "AllocationPolicy")
         while not self._end.wait(_EVERY):
-            kinds = ("Pod", "ResourceClaim", "ClaimReport", "AllocationPolicy")
             with contextlib.suppress(ApiError, OSError):
-                found = {kind: self._client.get(BY_KIND[kind].path())["items"] for kind in kinds}
+                found = {kind: self._plane.client.get(BY_KIND[kind].path())["items"] for kind in kinds}
                 with self._news:
                     self._found = found
-                    for pod in found["Pod"]:
-                        if any(item["type"] == "DisruptionTarget" for item in pod["status"].get("conditions", ())):
-                            self._evicted[pod["metadata"]["namespace"], pod["metadata"]["name"]] = None
                     self._looks += 1
                     self._news.notify_all()
+
+    def _follow(self) -> None:
+        asyncio.run(self._follow_pods())
+
+    async def _follow_pods(self) -> None:
+        async with Api.connect(self._plane.kubeconfig) as api:
+            following = asyncio.create_task(api.follow(BY_KIND["Pod"].path(), self._note))
+            await asyncio.to_thread(self._end.wait)
+            following.cancel()
+
+    def _note(self, pod: Object, deleted: bool) -> None:
+        """The Eviction API leaves a condition on the pod that it deletes."""
+        if any(item["type"] == "DisruptionTarget" for item in pod.get("status", {}).get("conditions", ())):
+            self._evicted[pod["metadata"]["namespace"], pod["metadata"]["name"]] = None
 
     def after(self, looks: int) -> int:
         """Wait for a look later than `looks`, and tell its number."""
@@ -143,7 +157,7 @@ class Watcher:
         return found
 
     def evicted(self, prefix: str) -> list[str]:
-        return sorted(name for namespace, name in self._evicted if namespace.startswith(prefix))
+        return sorted(name for namespace, name in tuple(self._evicted) if namespace.startswith(prefix))
 
 
 @dataclass
@@ -292,7 +306,7 @@ class Play:
 
 def play(plane: ControlPlane, stories: list[Story], at_once: int) -> Iterator[Play]:
     """Play them all, so many at a time; each is given when it is over."""
-    with Watcher(plane.client) as watcher:
+    with Watcher(plane) as watcher:
         plays = [Play(story, f"s{index:02}-", plane, watcher) for index, story in enumerate(stories)]
         turns = threading.Semaphore(at_once)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dra_operator.api.core import Pod
 from dra_operator.api.group import ClaimGroup
 from dra_operator.api.meta import Key
+from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.membership import Standing, is_bare, is_ours, membership
 from dra_operator.engine.names import GATE
 from dra_operator.engine.pods import priority_of_claim, priority_of_pod
@@ -50,9 +51,10 @@ class GroupMember:
 class Roll:
     """Members in the order in which they are served: highest priority, then oldest, then UID.
 
-    `placed`: all their claims are allocated, by the watch. `waiting`: the others that could be placed. `absent`: why further ones do
-    not count yet. `done`: pods that finished beside others of their controller; they had their devices. `writing`: allocations of
-    the group's unit are under way. `due`: when a claim will be old enough to count.
+    `placed`: all their claims are allocated, by the watch, and stay so. `waiting`: the others that could be placed. `absent`: why
+    further ones do not count yet. `done`: pods that finished beside others of their controller; they had their devices. `writing`:
+    allocations of the group's unit are under way, or some of its devices are being taken back. `due`: when a claim will be old enough
+    to count.
     """
 
     key: Key
@@ -114,7 +116,7 @@ def call_roll(state: State, key: Key, now: float) -> Roll:
                 pod, found.claims, pod.meta.created or now, priority_of_pod(pod, seen, state), pod.meta.uid
             )
             # A bound pod runs, whatever becomes of its claims: these are repaired where it is.
-            lacking = any(each.managed and not each.allocated for each in seen)
+            lacking = any(each.managed and (not each.allocated or _given_up(state, each)) for each in seen)
             (waiting if lacking and not member.bound else placed).append(member)
     for claim_key in state.groups.members(key, "claim"):
         claim = state.view.claims.get(claim_key)
@@ -128,7 +130,7 @@ def call_roll(state: State, key: Key, now: float) -> Roll:
             absent.append(f"claim {claim_key} is new")
             continue
         member = GroupMember(None, (claim_key,), since, priority_of_claim(claim, state), claim.uid)
-        (placed if claim.allocated else waiting).append(member)
+        (placed if claim.allocated and not _given_up(state, claim) else waiting).append(member)
     return Roll(
         key=key,
         group=state.groups.get(key),
@@ -165,14 +167,18 @@ def _done(finished: list[Pod], members: list[GroupMember]) -> int:
     return sum(1 for pod in finished if pod.meta.controller is not None and pod.meta.controller.uid in alive)
 
 
+def _given_up(state: State, seen: SeenClaim) -> bool:
+    """Are its devices being taken back?"""
+    write = state.writes.get(seen.uid)
+    return write is not None and isinstance(write.decision, WriteClaimStatus) and write.allocation is None
+
+
 def _writing(state: State, unit: UnitKey, waiting: list[GroupMember]) -> bool:
-    writes = (
-        state.writes.get(state.view.claims[key].uid)
-        for member in waiting
-        for key in member.claims
-        if key in state.view.claims
+    claims = [state.view.claims[key] for member in waiting for key in member.claims if key in state.view.claims]
+    writes = [state.writes.get(seen.uid) for seen in claims]
+    return any(write is not None and write.unit == unit for write in writes) or any(
+        seen.allocated and _given_up(state, seen) for seen in claims
     )
-    return any(write is not None and write.unit == unit for write in writes)
 
 
 def evicted_together(state: State, pod: Pod, now: float) -> tuple[Pod, ...]:

@@ -7,6 +7,7 @@ USENIX ATC 2023, counted in claims that fit instead of in GPUs that do not).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand
 from dra_operator.allocator.table import Table, positions

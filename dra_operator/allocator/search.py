@@ -178,13 +178,17 @@ class Search:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _precheck(self) -> bool:
-        """Mode All looks at every device before anything is chosen, and fails on the first error."""
+        """Mode All looks at every device before anything is chosen, pool after pool, and fails on the first error. A pool that cannot
+        be used ends the looking: then the way is no way."""
+        view = self.table.view
+        end = min((section.start for section in view.broken), default=len(view.kinds))
         for way in self.plan.ways:
             broken = self.columns[way.index].broken
             if way.all and broken:
                 bit = min(broken)
-                self.trouble = Trouble(way, bit, broken[bit])
-                return False
+                if self.table.order[bit] < end:
+                    self.trouble = Trouble(way, bit, broken[bit])
+                    return False
         return True
 
     def _enter(self, stack: list[Frame], at: int, position: Position, picked: Picked | None) -> Choice | None:

@@ -99,6 +99,7 @@ async def _list(client: Any, resource: Resource, take: Take) -> bool:
                 )
                 for template in _pod_templates(item):
                     lean_pod(template)
+                    _stand_in_images(template)
                 lean_metadata(item)
             take(resource, items)
     except ListFailed as failure:
@@ -108,9 +109,18 @@ async def _list(client: Any, resource: Resource, take: Take) -> bool:
     return True
 
 
+def _stand_in_images(pod: Object) -> None:
+    """Images are left out as they do not matter, but a pod has to have them."""
+    for name in ("containers", "initContainers"):
+        for container in (pod.get("spec") or {}).get(name) or ():
+            container["image"] = "left-out"
+
+
 def _pod_templates(item: Object) -> list[Object]:
-    """The pod templates of a workload; their containers carry what is nobody's business."""
+    """A pod itself, or the pod templates of a workload: their containers carry what is nobody's business."""
     spec = item.get("spec") or {}
+    if item["kind"] == "Pod":
+        return [item]
     if item["kind"] == "ResourceClaimTemplate":
         return []
     job = (spec.get("jobTemplate") or {}).get("spec") or {}

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from dra_operator.cli import endstate
 from dra_operator.cli.manifests import SCENARIO, Manifest, Manifests, Source, read_manifests
 from dra_operator.cli.output import OutputFormat, Printer, error, note, print_data
+from dra_operator.cli.progress import Progress
 from dra_operator.cli.scenario import read_scenario
+from dra_operator.cli.standing import latest_time, standing_phases
 from dra_operator.cli.standins import stand_in_nodes
 from dra_operator.cli.timeline import Happening, Timeline, events, title
+from dra_operator.cli.whatif import WhatIf, change
 from dra_operator.cluster.memory.assembly import embedded_cluster
 from dra_operator.cluster.memory.refusals import Refused
 from dra_operator.cluster.memory.runner import Runner
 from dra_operator.cluster.memory.scenario import Player, Step
-from dra_operator.cluster.memory.world import STEP, World
+from dra_operator.cluster.memory.world import EPOCH, STEP, World
 from dra_operator.engine.engine import Engine
 from dra_operator.engine.settings import EngineSettings
 
@@ -23,36 +29,116 @@ from dra_operator.engine.settings import EngineSettings
 _TIME, _REASON, _OBJECT = 9, 13, 50
 
 
-def simulate_files(paths: Sequence[str], until: float | None, output: OutputFormat, seed: int) -> bool:
-    """Read, run and print; False if something in the input could not be used. `until` in seconds, None: see the Scenario."""
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster whose objects a run starts from."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a run is made of: manifests, on top of a cluster's objects where one is named, changed by what-ifs."""
+
+    paths: Sequence[str] = ()
+    cluster: Cluster | None = None
+    what_if: WhatIf = field(default_factory=WhatIf)
+
+
+def simulate_files(
+    given: Input, until: float | None, output: OutputFormat, seed: int, html: Path | None = None
+) -> bool:
+    """Read, run and print; False if something in the input could not be used. `until` in seconds, None: see the Scenario.
+
+    `html`: where the page with the whole run goes.
+    """
     printer = Printer(sys.stdout)
-    run = _Run(read_manifests(paths), until, printer if output is OutputFormat.TABLE else None, seed)
+    manifests, removal, now = read_input(given)
+    run = _Run(manifests, until, printer if output is OutputFormat.TABLE else None, seed, removal=removal, start=now)
+    if html is not None:
+        from dra_operator.cli.recording import Recorder
+
+        recorder = Recorder(run.world, run.timeline)
     run.play()
-    claims, pods = endstate.claims(run.store, run.engine), endstate.pods(run.store)
+    found = result(run)
+    if html is not None:
+        from dra_operator.cli.page import write_page
+
+        write_page(html, recorder.record(found))
     if output is OutputFormat.TABLE:
-        _print_end(printer, run, claims, pods)
+        _print_end(printer, run, found["claims"], found["pods"])
     else:
-        print_data({"claims": claims, "pods": pods, "events": events(run.timeline.happenings)}, output)
+        print_data(found, output)
     return not run.bad
 
 
-class _Run:
-    """One simulation from its input to its end. `printer` gets the timeline as it unfolds."""
+def play_files(paths: Sequence[str], until: float | None = None, seed: int = 0) -> _Run:
+    """Read and run, and print nothing but notes and errors."""
+    run = _Run(read_manifests(paths), until, None, seed)
+    run.play()
+    return run
 
-    def __init__(self, manifests: Manifests, until: float | None, printer: Printer | None, seed: int) -> None:
+
+def read_input(given: Input) -> tuple[Manifests, Any, float | None]:
+    """The objects, what is to be removed before the start, and when that is (None: as the objects say)."""
+    manifests = read_manifests(given.paths)
+    now = None
+    if given.cluster is not None:
+        import time
+
+        from dra_operator.cli.live import SNAPSHOT_KINDS, read_cluster
+
+        listed = read_cluster(given.cluster.kubeconfig, given.cluster.context, SNAPSHOT_KINDS)
+        source = Source("(cluster)")
+        there = [Manifest(source, resource, item) for resource, items in listed for item in items]
+        manifests.objects[:0] = there
+        now = time.time()
+    return manifests, change(manifests, given.what_if), now
+
+
+def result(run: _Run) -> dict[str, Any]:
+    """The run as data (design §7)."""
+    claims, pods = endstate.claims(run.store, run.engine), endstate.pods(run.store)
+    return {"claims": claims, "pods": pods, "events": events(run.timeline.happenings)}
+
+
+class _Run:
+    """One simulation from its input to its end. `printer` gets the timeline as it unfolds.
+
+    `removal` is carried out once everything is loaded. `start`: seconds since the epoch; by default the latest time that objects of
+    a running cluster tell of.
+    """
+
+    def __init__(
+        self,
+        manifests: Manifests,
+        until: float | None,
+        printer: Printer | None,
+        seed: int,
+        *,
+        removal: Step | None = None,
+        start: float | None = None,
+    ) -> None:
         self.bad = 0
         self.ended = "In the end"
         self._scenario, self._later = read_scenario(manifests, until)
-        self.world: World = embedded_cluster(seed=seed)
+        latest = latest_time(manifest.object for manifest in manifests.objects)
+        begin = max((time for time in (latest, start) if time is not None), default=EPOCH)
+        self.world: World = embedded_cluster(seed=seed, start=begin)
         self.store = self.world.server.store
         self.engine = Engine(EngineSettings())
         self._manifests = manifests
         self._printer = printer
+        self._removal = removal
         self._start = self.world.now
         self._player = Player(self.world)
         self._sources: dict[str, Source] = {}
         self.timeline = Timeline(self.world, self.engine, self._show)
         self.world.after_step.append(self._hear_troubles)
+        self._progress = Progress()
+        if printer is None or not printer.stream.isatty():
+            self.world.after_step.append(self._show_progress)
 
     def play(self) -> None:
         for problem in self._manifests.problems:
@@ -65,9 +151,19 @@ class _Run:
             note(remark)
         self._sources = {_called(manifest): manifest.source for manifest in [*objects, *self._later]}
         self._load([*made, *objects])
+        if self._removal is not None:
+            # Before the engine looks: it must not place anything there first.
+            self._take(self._removal)
+            self._hear_troubles()
+        for name, phase in standing_phases(self.store, {item.object["metadata"].get("uid") for item in objects}):
+            self.timeline.know(name, phase)
         for step in self._scenario.steps:
             self.world.at(self._start + step.at, lambda step=step: self._take(step), rank=STEP)  # type: ignore[misc]
         Runner(self.world, lambda: self.engine).start()
+        with self._progress:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self._scenario.until is not None:
             self.world.run_until(self._start + self._scenario.until)
             self.ended = f"After {self._scenario.until:g} s"
@@ -100,8 +196,14 @@ class _Run:
             self._complain(f"{where}{trouble.object}: {trouble.message}")
         self._player.troubles.clear()
 
+    def _show_progress(self) -> None:
+        if self._progress.due:
+            minutes = (self.world.now - self._start) / 60
+            self._progress.show(f"{minutes:.1f} min simulated, {len(self.timeline.happenings)} events")
+
     def _complain(self, message: str) -> None:
         self.bad += 1
+        self._progress.clear()
         error(message)
 
     def _show(self, happening: Happening) -> None:

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from dra_operator.allocator import Failed, Problem, RecentDemand, Result, Solved, Strategy, solve as solve_problem
+from dra_operator.allocator import Failed, Problem, RecentDemand, Result, Solved, Strategy
+from dra_operator.allocator import solve as solve_problem
 from dra_operator.allocator.document import Document, read_document
 from dra_operator.api.claims import ResourceClaim
 from dra_operator.api.errors import InvalidObject

@@ -42,6 +42,8 @@ class Timeline:
 
     def __init__(self, world: World, engine: Engine, listener: Callable[[Happening], None]) -> None:
         self.happenings: list[Happening] = []
+        #: Every change of a claim's phase, as the engine tells it.
+        self.changes: list[PhaseChange] = []
         self._world = world
         self.start = world.now
         self._engine = engine
@@ -50,6 +52,10 @@ class Timeline:
         self._waiting: dict[str, float] = {}
         world.server.store.subscribe(self._on_change)
         world.after_step.append(self._drain)
+
+    def know(self, claim: str, phase: str) -> None:
+        """The claim (`claim/NAMESPACE/NAME`) was in this phase before the run: no news."""
+        self._phases[claim] = (phase, "")
 
     def _tell(self, object: str, reason: str, message: str, *, trouble: bool = False) -> None:
         at = round(self._world.now - self.start, 3)
@@ -61,6 +67,7 @@ class Timeline:
 
     def _drain(self) -> None:
         for change in self._engine.journal():
+            self.changes.append(change)
             self._journaled(change)
 
     def _journaled(self, change: PhaseChange) -> None:

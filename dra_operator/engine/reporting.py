@@ -56,14 +56,14 @@ class Reporter:
 
     # -- what the API server has
 
-    def apply_report(self, raw: dict[str, Any]) -> None:
-        """Raises InvalidObject."""
+    def apply_report(self, raw: dict[str, Any], *, own: bool = False) -> None:
+        """`own`: as this process wrote it just now, so it says nothing that must be remembered. Raises InvalidObject."""
         known = ClaimReport.from_dict(raw)
         report = self._reports.setdefault(known.meta.key, _Report())
         number = resource_version(raw)
         if number < report.number:
             return
-        first = report.version is None and report.sent is None
+        first = report.version is None and report.sent is None and not own
         report.version, report.number, report.uid = known.meta.resource_version, number, known.meta.uid
         report.owner, report.status = known.claim_uid, dict(known.status)
         if first:
@@ -211,7 +211,7 @@ class Reporter:
         self._stale[key] = None
         if outcome.ok and isinstance(outcome.decision, WriteReport):
             if outcome.object is not None:
-                self.apply_report(outcome.object)
+                self.apply_report(outcome.object, own=True)
             self._avoid_written(key, report.sent_status, now)
             self._hold_written(key, report.sent_status)
         elif outcome.status == 404:

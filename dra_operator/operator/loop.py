@@ -274,6 +274,8 @@ class Loop:
     def _tell(self, engine: Brain) -> None:
         """The engine's own account of what happened, for logs and metrics."""
         for change in engine.journal():
+            if change.starved_for is not None:
+                self._metrics.claim_starved_seconds.observe(change.starved_for)
             log.info(
                 "claim",
                 claim=str(change.claim), phase=change.phase, reason=change.reason, message=change.message,

@@ -334,3 +334,64 @@ class _Maker:
             name = chosen["name"]
             constraint["requests"] = [f"{name}/{random.choice(subs)['name']}" if subs and self.chance(0.5) else name]
         return constraint
+
+
+def make_partitions(seed: int) -> dict[str, Any]:
+    """Equal GPUs cut into overlapping partitions, listed GPU by GPU or kind by kind: sets of devices that are copies of each other."""
+    random = Random(f"partitions-{seed}")
+    gpus = random.choice((2, 2, 3))
+    units = random.choice((2, 3, 4))
+    shared = random.random() < 0.3
+    kinds = random.choice(((1, 2), (1, 1, 2), (1, 3), (2, 1, 1)))
+    parts = [(gpu, number, size) for gpu in range(gpus) for number, size in enumerate(kinds)]
+    if random.random() < 0.5:
+        parts.sort(key=lambda part: part[1])
+    odd = random.randrange(gpus) if random.random() < 0.3 else None
+    devices = []
+    for gpu, number, size in parts:
+        device: dict[str, Any] = {
+            "name": f"gpu{gpu}-{number}",
+            "attributes": {"size": {"int": size}, "gpu": {"int": gpu}},
+            "consumesCounters": [{"counterSet": f"set-{gpu}", "counters": {"units": {"value": str(min(size, units))}}}],
+        }
+        if shared and size == 1:
+            device |= {
+                "allowMultipleAllocations": True,
+                "capacity": {"memory": {"value": "4Gi", "requestPolicy": {"default": "2Gi"}}},
+            }
+        devices.append(device)
+    counters = [
+        {"name": f"set-{gpu}", "counters": {"units": {"value": str(units + (gpu == odd))}}} for gpu in range(gpus)
+    ]
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": DRIVERS[0], "nodeName": "node-0", "pool": pool}
+    taken = [
+        device["name"] for device in devices if random.random() < 0.15 and not device.get("allowMultipleAllocations")
+    ]
+    claims = []
+    for number in range(random.choice((1, 1, 2))):
+        requests = []
+        for index in range(random.choice((1, 2, 2, 3))):
+            exactly: dict[str, Any] = {"deviceClassName": "class-0", "count": random.choice((1, 1, 2, 3))}
+            if random.random() < 0.8:
+                expression = f'device.attributes["{DRIVERS[0]}"].size == {random.choice(kinds)}'
+                exactly["selectors"] = [{"cel": {"expression": expression}}]
+            requests.append({"name": f"req-{index}", "exactly": {**exactly, "allocationMode": "ExactCount"}})
+        wanted: dict[str, Any] = {"requests": requests}
+        if random.random() < 0.25:
+            kind = random.choice(("matchAttribute", "distinctAttribute"))
+            wanted["constraints"] = [{kind: f"{DRIVERS[0]}/{random.choice(('gpu', 'gpu', 'size'))}"}]
+        meta = {"name": f"claim-{number}", "namespace": "default", "uid": f"uid-{number}"}
+        claims.append({"metadata": meta, "spec": {"devices": wanted}})
+    return {
+        "name": f"partitions-{seed}",
+        "features": INCUBATING,
+        "nodes": [{"metadata": {"name": "node-0"}}],
+        "classes": [{"metadata": {"name": "class-0"}, "spec": {}}],
+        "slices": [
+            {"metadata": {"name": "devices"}, "spec": {**spec, "devices": devices}},
+            {"metadata": {"name": "counters"}, "spec": {**spec, "sharedCounters": counters}},
+        ],
+        "allocated": {"devices": [f"{DRIVERS[0]}/pool/{name}" for name in taken], "shared": [], "capacity": {}},
+        "claims": claims,
+    }

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.allocator.problems import make_problem
+from tests.allocator.problems import make_partitions, make_problem
 from tests.differential.allocators import compare
 from tests.differential.gobuild import Unavailable, ask_all
 
@@ -34,9 +36,11 @@ FOUND = {
 }
 
 
-def answers(seeds: range | list[int]) -> list[tuple[int, dict[str, object], dict[str, object]]]:
+def answers(
+    seeds: range | list[int], make: Callable[[int], dict[str, Any]] = make_problem
+) -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
     """Seed, problem and in-tree answer."""
-    problems = [make_problem(seed) for seed in seeds]
+    problems = [make(seed) for seed in seeds]
     try:
         return list(zip(seeds, problems, ask_all("allocator", problems), strict=True))
     except Unavailable as reason:
@@ -52,6 +56,22 @@ def test_random_problems(batch: int) -> None:
         assert verdict.acceptable, f"seed {seed}: {verdict.why}"
         outcomes["agreed" if verdict.agreed else "ours"] += 1
     assert outcomes["agreed"] >= 0.95 * _BATCH, outcomes
+
+
+@pytest.mark.parametrize("easy", [1, 64])
+def test_partitions(easy: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of copies; also with the search's bounds at work from the first step on."""
+    monkeypatch.setattr("dra_operator.allocator.search._EASY", easy)
+    for seed, problem, answer in answers(range(_FIRST, _FIRST + _BATCH), make_partitions):
+        verdict = compare(problem, answer)
+        assert verdict.acceptable, f"seed {seed}: {verdict.why}"
+
+
+def test_random_problems_with_bounds_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dra_operator.allocator.search._EASY", 1)
+    for seed, problem, answer in answers(range(_FIRST + 100_000, _FIRST + 100_000 + _BATCH)):
+        verdict = compare(problem, answer)
+        assert verdict.acceptable, f"seed {seed}: {verdict.why}"
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -78,8 +78,13 @@ class Preempting:
             self.recheck = wake if self.recheck is None else min(wake, self.recheck)
             return False
         self._looks += 1
+        self._holding.settle()
         found = self._choose(unit, pod, now)
-        self._again[unit.key] = (now + _AGAIN, self._moment())
+        # As long as writes on holders are under way the answer may change without an event.
+        unsure = self._holding.unsettled and isinstance(found, NoVictims)
+        self._again[unit.key] = (now + _AGAIN, () if unsure else self._moment())
+        if unsure:
+            self.recheck = min(now + _AGAIN, self.recheck or now + _AGAIN)
         refused = None if isinstance(found, NoVictims) else self._refused(unit, found, now)
         if refused is not None:
             found = NoVictims((refused,))

@@ -8,6 +8,7 @@ from typing import Any
 from dra_operator.api.meta import Key, format_time
 from dra_operator.api.reports import ClaimReport, claim_report_body, condition
 from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
+from dra_operator.engine.detailing import Details, NotYet
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.phases import (
     URGENT,
@@ -46,8 +47,8 @@ class _Report:
 class Reporter:
     """Follows claims' phases and writes the reports that are due."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, details: Details) -> None:
+        self._state, self._details = state, details
         self._reports: dict[Key, _Report] = {}
         self._stale: dict[Key, None] = {}
         self._journal: list[PhaseChange] = []
@@ -156,8 +157,25 @@ class Reporter:
             if due > now or len(decisions) >= self._state.settings.report_burst:
                 self._next = min(due if due > now else now + 0.05, self._next or due + 3600)
                 continue
+            if not self._explain(seen, found, report, status, now, quiet=quiet):
+                continue
             decisions.append(self._send(key, report, seen, status, now))
         return decisions
+
+    def _explain(
+        self, seen: SeenClaim, found: Standpoint, report: _Report, status: dict[str, Any], now: float, *, quiet: bool
+    ) -> bool:
+        """Add the details of the explanation; False if the report had better wait for them."""
+        unit = found.unit
+        if unit is None or unit.key not in self._state.waiting or seen.allocated or seen.error is not None:
+            return True
+        try:
+            status["explanation"] = self._details.of(seen, unit, found.message, now, quiet=quiet)
+        except NotYet as later:
+            if not (_new_avoid(status, report.status) or _new_hold(status, report.status)):
+                self._next = min(later.at, self._next or later.at)
+                return False
+        return True
 
     def next_wake(self) -> float | None:
         return self._next
@@ -335,8 +353,14 @@ def _queue(unit: Unit) -> dict[str, Any]:
 
 def _same(new: dict[str, Any], old: dict[str, Any]) -> bool:
     """Equal but for what is derived on writing and the times of transitions."""
-    names = (new.keys() | old.keys()) - {"deviceNames"}
-    return all(_plain(new.get(name)) == _plain(old.get(name)) for name in names)
+    names = (new.keys() | old.keys()) - {"deviceNames", "explanation"}
+    return _same_summary(new, old) and all(_plain(new.get(name)) == _plain(old.get(name)) for name in names)
+
+
+def _same_summary(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """The details of an explanation are renewed with the rest of the report, not for themselves."""
+    told, known = ((status.get("explanation") or {}).get("summary", "") for status in (new, old))
+    return bool(told == known or (told and known.endswith(f"; {told}")))
 
 
 def _plain(value: Any) -> Any:

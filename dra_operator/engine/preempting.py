@@ -109,6 +109,10 @@ class Preempting:
     def _wants(self, unit: Unit, pod: Pod | None) -> bool:
         _, terms = self._state.terms(unit)
         mode = terms.preemption.mode
+        if self._placer.gangs.concerns(unit, pod):
+            if unit.starved_since is not None and mode != "Never":
+                self._explain(unit, "no preemption for members of a ClaimGroup in this version")
+            return False
         if mode == "Never":
             if unit.starved_since is not None:
                 self._explain(unit, "preemption is off in its policy")
@@ -136,6 +140,7 @@ class Preempting:
             needs_node=pod is not None,
             strategy=Strategy(terms.placement.strategy),
             forbidden=self._spoken_for(unit) | self._budgeting.barred(unit, pod, now),
+            constraints=self._placer.constraints(unit, pod),
         )
 
         def fits(node: str, gone: frozenset[str]) -> bool:

@@ -42,9 +42,7 @@ class Starvation:
             if hold.wanted:
                 continue
             before = hold.devices
-            state.holds.cover(
-                hold.unit, self._budgeting.coverable(unit, covered(found, state.inventory, hold.node))
-            )
+            state.holds.cover(hold.unit, self._budgeting.coverable(unit, covered(found, state.inventory, hold.node)))
             if before - hold.devices:
                 state.freed()
 

@@ -150,12 +150,7 @@ class Memory(FilterSource):
 
     def known(self, problem: Problem) -> Known | Failed:
         """What is known of the problem's plan; what is wrong with its claims if it has none."""
-        claims = problem.claims
-        key: object
-        if len(claims) == 1 and not problem.constraints:
-            key = id(claims[0].spec)
-        else:
-            key = (*(id(claim.spec) for claim in claims), problem.constraints)
+        key = _key_of(problem)
         known = self._known.get(key)
         if known is not None:
             if known.checked == self.inventory.class_version:
@@ -164,6 +159,10 @@ class Memory(FilterSource):
                 known.checked = self.inventory.class_version
                 return known
         return self._learn(key, problem)
+
+    def forget(self, problem: Problem) -> None:
+        """Drop what is known of a problem that was only tried and will not be asked again."""
+        self._known.pop(_key_of(problem), None)
 
     def _learn(self, key: object, problem: Problem) -> Known | Failed:
         inventory = self.inventory
@@ -223,10 +222,17 @@ class Memory(FilterSource):
                 continue
             if offer.home is None:
                 homeless.add(device_id)
-            else:
+            elif offer.position >= 0:  # else it waits for its node
                 by_node[offer.home] = by_node.get(offer.home, 0) | 1 << offer.position
         self._held = forbidden, inventory.published, by_node, frozenset(homeless)
         return by_node, frozenset(homeless)
+
+
+def _key_of(problem: Problem) -> object:
+    claims = problem.claims
+    if len(claims) == 1 and not problem.constraints:
+        return id(claims[0].spec)
+    return (*(id(claim.spec) for claim in claims), problem.constraints)
 
 
 def memory_of(inventory: Inventory) -> Memory:

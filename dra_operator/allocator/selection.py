@@ -155,10 +155,11 @@ class Filter:
         known = self._known
         if kind in known:
             return known[kind]
-        result = known[kind] = self._evaluate(kind)
+        result = known[kind] = self.judge(kind)
         return result
 
-    def _evaluate(self, kind: Kind) -> Outcome:
+    def judge(self, kind: Kind) -> Outcome:
+        """As `outcome`, for a kind that will not be asked for again."""
         for by_class, expressions in ((True, self.device_class.selectors), (False, self.expressions)):
             for index, expression in enumerate(expressions):
                 matched = self._selectors.outcome(expression, kind)

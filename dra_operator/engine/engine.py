@@ -9,6 +9,8 @@ from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.engine.detailing import Details
+from dra_operator.engine.explaining import Explainer
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
@@ -23,6 +25,8 @@ from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State
 from dra_operator.engine.writes import Effect
+from dra_operator.explain.account import Account
+from dra_operator.explain.drafts import THOROUGH
 from dra_operator.queue.units import Unit
 
 #: The kinds that must have been listed before anything is decided.
@@ -51,8 +55,9 @@ class Engine:
         self._state = State(settings or EngineSettings())
         self._alarms = Alarms()
         self._placer = Placer(self._state)
-        self._reporter = Reporter(self._state)
         self._budgeting = Budgeting(self._state, self._placer)
+        self._explainer = Explainer(self._state, self._placer)
+        self._reporter = Reporter(self._state, Details(self._state, self._explainer))
         self._class_reporter = ClassReporter(self._state, self._budgeting)
         self._policy_reporter = PolicyReporter(self._state, self._budgeting.accounts)
         self._intake = Intake(self._state, self._reporter, self._class_reporter, self._policy_reporter)
@@ -185,6 +190,11 @@ class Engine:
         """The claim's phase and why, as of the last `decide`; None where no such claim was seen."""
         seen = self._state.view.claims.get(claim)
         return None if seen is None else standpoint(seen, self._state)
+
+    def explain(self, kind: Literal["claim", "pod"], key: Key, now: float) -> Account | None:
+        """Why it waits and what would fix it, or what it has; None where no such object was seen. To be asked after `decide`."""
+        about = self._explainer.claim if kind == "claim" else self._explainer.pod
+        return about(key, now, THOROUGH)
 
     @property
     def waiting(self) -> int:

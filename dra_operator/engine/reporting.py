@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dra_operator.api.meta import Key, format_time
 from dra_operator.api.reports import ClaimReport, claim_report_body, condition
 from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
+from dra_operator.engine.detailing import Details, NotYet
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.phases import (
     URGENT,
@@ -59,8 +60,8 @@ _WHEN_ANSWERED = _Due(float("inf"), float("inf"))
 class Reporter:
     """Follows claims' phases and writes the reports that are due."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, details: Details) -> None:
+        self._state, self._details = state, details
         self._reports: dict[Key, _Report] = {}
         self._stale: dict[Key, _Due | None] = {}
         self._journal: list[PhaseChange] = []
@@ -174,6 +175,9 @@ class Reporter:
                 self._wake_at(due.at(quiet))
             elif len(decisions) >= self._state.settings.report_burst:
                 self._wake_at(now + 0.05)
+            elif (later := self._explain(seen, found, report, status, now, quiet=quiet)) is not None:
+                self._stale[key] = _Due(later, later)
+                self._wake_at(later)
             else:
                 decisions.append(self._send(key, report, seen, status, now))
                 self._stale[key] = _WHEN_ANSWERED
@@ -184,6 +188,20 @@ class Reporter:
     def _wake_at(self, at: float) -> None:
         if at != float("inf"):
             self._next = at if self._next is None else min(at, self._next)
+
+    def _explain(
+        self, seen: SeenClaim, found: Standpoint, report: _Report, status: dict[str, Any], now: float, *, quiet: bool
+    ) -> float | None:
+        """Add the details of the explanation; a time if the report had better wait for them until then."""
+        unit = found.unit
+        if unit is None or unit.key not in self._state.waiting or seen.allocated or seen.error is not None:
+            return None
+        try:
+            status["explanation"] = self._details.of(seen, unit, found.message, now, quiet=quiet)
+        except NotYet as later:
+            if not (_new_avoid(status, report.status) or _new_hold(status, report.status)):
+                return later.at
+        return None
 
     def next_wake(self) -> float | None:
         return self._next
@@ -361,8 +379,14 @@ def _queue(unit: Unit) -> dict[str, Any]:
 
 def _same(new: dict[str, Any], old: dict[str, Any]) -> bool:
     """Equal but for what is derived on writing and the times of transitions."""
-    names = (new.keys() | old.keys()) - {"deviceNames"}
-    return all(_plain(new.get(name)) == _plain(old.get(name)) for name in names)
+    names = (new.keys() | old.keys()) - {"deviceNames", "explanation"}
+    return _same_summary(new, old) and all(_plain(new.get(name)) == _plain(old.get(name)) for name in names)
+
+
+def _same_summary(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """The details of an explanation are renewed with the rest of the report, not for themselves."""
+    told, known = ((status.get("explanation") or {}).get("summary", "") for status in (new, old))
+    return bool(told == known or (told and known.endswith(f"; {told}")))
 
 
 def _plain(value: Any) -> Any:

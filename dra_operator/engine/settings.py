@@ -51,3 +51,15 @@ class EngineSettings:
     """Seconds a node is avoided after a placement on it did not bind; doubles each time, up to `avoid_max`."""
 
     avoid_max: float = 600.0
+
+    explanation_spacing: float = 0.2
+    """Seconds between two explanations with their fixes, which take up to some tenths of a second in large clusters."""
+
+    explanation_burst: int = 5
+    """Explanations at once, while nothing is being placed."""
+
+    explanation_spacing_busy: float = 2.0
+    """The same while units are being placed: allocations go first."""
+
+    explanation_age: float = 10.0
+    """Seconds for which units of one kind are told the same explanation although devices came and went meanwhile."""

@@ -188,6 +188,11 @@ class Inventory:
             self._names = sorted(name for name, record in self.nodes.items() if record.node is not None)
         return self._names
 
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """The attributes that constraints read so far, fully qualified."""
+        return self._linked
+
     def require(self, attributes: Iterable[Attribute] | None, linked: Iterable[str] = ()) -> None:
         """Tell apart devices by these attributes from now on: those that expressions read (None: all), and fully qualified names
         that constraints read."""

@@ -24,6 +24,12 @@ class Misfit:
     needs: int = 0
     free: int = 0
 
+    def text(self) -> str:
+        """ "not enough cpu (needs 64, free 8)"."""
+        if not self.resource:
+            return self.reason
+        return f"{self.reason} (needs {amount_text(self.resource, self.needs)}, free {amount_text(self.resource, self.free)})"
+
 
 @dataclass(frozen=True, slots=True)
 class _Occupant:
@@ -200,13 +206,14 @@ def describe_misfits(misfits: Iterable[Misfit]) -> str:
         if found[0].resource:
             best = max(misfit.free for misfit in found)
             text += (
-                f" (needs {_amount(found[0].resource, found[0].needs)}, most free {_amount(found[0].resource, best)})"
+                f" (needs {amount_text(found[0].resource, found[0].needs)}, most free {amount_text(found[0].resource, best)})"
             )
         parts.append(text)
     return "; ".join(parts)
 
 
-def _amount(resource: str, value: int) -> str:
+def amount_text(resource: str, value: int) -> str:
+    """An amount in the units of `Pod.requests`, as a person writes it."""
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
     if resource in ("memory", "ephemeral-storage") and value >= 1 << 20:

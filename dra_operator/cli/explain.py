@@ -1,0 +1,69 @@
+"""`kubectl-dra explain`: its options and help. Where the objects come from is `cli.explaining`, how it looks `cli.explained`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dra_operator.cli.failures import USAGE, CommandFailed
+from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
+from dra_operator.cli.output import OutputFormat
+
+_KINDS = {
+    "claim": "claim",
+    "claims": "claim",
+    "resourceclaim": "claim",
+    "resourceclaims": "claim",
+    "pod": "pod",
+    "pods": "pod",
+    "po": "pod",
+}
+
+
+def explain(
+    target: Annotated[str, typer.Argument(metavar="claim/NAME|pod/NAME", help="What to explain.")],
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Where it is.")] = "default",
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            metavar="FILE|DIR|-",
+            help="Manifests to run the engine on; without them a cluster is asked.",
+        ),
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+) -> None:
+    """Say why a claim or pod waits, and what would fix it.
+
+    Per request: at which step how many devices fall out, what each condition of the selectors rejects by itself, who has the
+    devices. Then the nearest nodes with what they lack, and changes that would help, each tried before it is told. For a claim
+    with devices: which, where, and who uses them.
+
+    With -f the engine runs on the manifests, in virtual time, until nothing changes any more. Otherwise the cluster's objects are
+    read (and nothing is written).
+
+    Example: kubectl-dra explain pod/train-0 -n team-a
+    """
+    kind, name = _target(target)
+    from dra_operator.cli.explained import print_account
+    from dra_operator.cli.explaining import explain_cluster, explain_files
+
+    exclude_files(file, kubeconfig, context)
+    if file:
+        account, fine = explain_files(file, kind, namespace, name)
+    else:
+        account, fine = explain_cluster(kubeconfig, context, kind, namespace, name), True
+    print_account(account, output)
+    if not fine:
+        raise CommandFailed()
+
+
+def _target(text: str) -> tuple[str, str]:
+    kind, slash, name = text.partition("/")
+    if not slash or not name or "/" in name or kind.lower() not in _KINDS:
+        raise CommandFailed(f"{text!r} is neither claim/NAME nor pod/NAME", USAGE)
+    return _KINDS[kind.lower()], name

@@ -1,0 +1,125 @@
+"""Changes worth trying where devices are to be had, but not on a node that the pod can run on: of the pod, or of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dra_operator.allocator import Trial
+from dra_operator.api.core import Node, Pod
+from dra_operator.api.taints import Toleration, untolerated
+from dra_operator.explain.changes import Change
+from dra_operator.explain.devicechanges import toleration_of
+from dra_operator.explain.drafts import Apply, Draft
+from dra_operator.explain.explanation import Edit
+from dra_operator.explain.looking import Look
+from dra_operator.explain.nearest import by_distance
+from dra_operator.queue.nodefit import UNSCHEDULABLE, Misfit, amount_text
+
+#: Nodes for which changes are proposed.
+_NODES = 6
+
+
+def pod_changes(look: Look, trial: Trial) -> list[Change]:
+    """For the nodes that lack nothing but the pod's fit, cheapest first."""
+    pod = look.situation.pod
+    if pod is None:
+        return []
+    found: dict[str, Change] = {}
+    nodes = 0
+    for place in by_distance(look):
+        if place.misfit is None or place.record.node is None or not trial.fits(place.record):
+            continue
+        for change in _changes(pod, place.record.node, place.misfit):
+            known = found.get(change.family)
+            if known is None or change.size < known.size:
+                found[change.family] = change
+        nodes += 1
+        if nodes == _NODES:
+            break
+    return sorted(found.values(), key=lambda change: change.cost)
+
+
+def _changes(pod: Pod, node: Node, misfit: Misfit) -> Iterator[Change]:
+    name = node.name
+    if misfit.resource:
+        yield _smaller(pod, name, misfit)
+    elif node.unschedulable and not any(item.tolerates(UNSCHEDULABLE) for item in pod.tolerations):
+        yield Change("node", f"uncordon node {name}", _uncordoned(name), f"uncordon/{name}")
+    elif (taint := untolerated(node.taints, pod.tolerations)) is not None:
+        added = toleration_of(taint)
+        yield Change(
+            "pod",
+            f"let the pod tolerate the taint {taint} of node {name}",
+            lambda draft: _with_pod(draft, tolerations=(*_pod(draft).tolerations, added)),
+            f"toleration/{taint}",
+        )
+    elif not pod.fits_affinity(node):
+        yield _elsewhere(pod, node)
+    elif "host port" in misfit.reason:
+        yield Change(
+            "node", f"free the pod's host port on node {name}", lambda draft: _with_pod(draft, host_ports=()), "port"
+        )
+
+
+def _smaller(pod: Pod, node: str, misfit: Misfit) -> Change:
+    resource, needs, free = misfit.resource, misfit.needs, misfit.free
+    missing = f"{amount_text(resource, needs - free)} {resource}"
+    text = f"free {missing} on node {node}"
+    edits: tuple[Edit, ...] = ()
+    if free:
+        amount = amount_text(resource, free)
+        text = f"let the pod request {amount} {resource} instead of {amount_text(resource, needs)}, or {text}"
+        edits = (Edit(f"Pod {pod.key}", f"spec.resources.requests.{resource}", amount),)
+    return Change(
+        "pod",
+        text,
+        lambda draft: _with_pod(draft, *edits, requests={**_pod(draft).requests, resource: free}),
+        f"resource/{resource}",
+        (needs - free) / needs,
+    )
+
+
+def _uncordoned(name: str) -> Apply:
+    def apply(draft: Draft) -> Draft:
+        # The same to this pod as the node without its cordon, on this node alone.
+        exists = Toleration(UNSCHEDULABLE.key, "Exists", "", UNSCHEDULABLE.effect, None)
+        nodes = draft.problem.nodes
+        only = [name] if nodes is None or name in nodes else []
+        draft = replace(draft, problem=replace(draft.problem, nodes=only))
+        return _with_pod(
+            draft, Edit(f"Node {name}", "spec.unschedulable", False), tolerations=(*_pod(draft).tolerations, exists)
+        )
+
+    return apply
+
+
+def _elsewhere(pod: Pod, node: Node) -> Change:
+    """Not bound to labels that the node lacks."""
+    wrong = [key for key, value in pod.node_selector.items() if node.labels.get(key) != value]
+    if wrong and (pod.node_affinity is None or pod.node_affinity.matches(node.name, node.labels)):
+        names = ", ".join(f"{key}={pod.node_selector[key]}" for key in wrong)
+        kept = {key: value for key, value in pod.node_selector.items() if key not in wrong}
+        return Change(
+            "pod",
+            f"drop {names} from the pod's node selector",
+            lambda draft: _with_pod(draft, Edit(f"Pod {pod.key}", "spec.nodeSelector", kept), node_selector=kept),
+            f"selector/{names}",
+        )
+    edits = (Edit(f"Pod {pod.key}", "spec.affinity.nodeAffinity", {}), Edit(f"Pod {pod.key}", "spec.nodeSelector", {}))
+    return Change(
+        "pod",
+        "drop the pod's required node affinity" + (" and node selector" if pod.node_selector else ""),
+        lambda draft: _with_pod(draft, *edits[: 1 + bool(pod.node_selector)], node_selector={}, node_affinity=None),
+        "affinity",
+        1.0,
+    )
+
+
+def _pod(draft: Draft) -> Pod:
+    assert draft.pod is not None
+    return draft.pod
+
+
+def _with_pod(draft: Draft, *edits: Edit, **fields: object) -> Draft:
+    return replace(draft, pod=replace(_pod(draft), **fields), edits=(*draft.edits, *edits))  # type: ignore[arg-type]

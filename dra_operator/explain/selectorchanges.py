@@ -1,0 +1,155 @@
+"""Changes of selectors and classes: another bound, a term less, a guard against missing attributes, a class of a similar name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+from dra_operator.allocator.plan import Way
+from dra_operator.allocator.selection import Broken
+from dra_operator.api.claims import RequestDetail, ResourceClaim
+from dra_operator.explain.changes import TRIED, Asked, Change, distance
+from dra_operator.explain.conjuncts import ORDERED, Terms, comparable, shown, text_of
+from dra_operator.explain.drafts import Apply, Draft, with_detail
+from dra_operator.explain.rewriting import guarding, rebound, term_texts, without
+from dra_operator.inventory import Inventory
+
+Rewrite = Callable[[str], str | None]
+
+
+def selector_changes(asked: Asked) -> Iterator[Change]:
+    for way in asked.ways:
+        terms = asked.terms[way.index]
+        for number, term in enumerate(terms.terms):
+            rejects = any(item.by_term[number] is not True for item in terms.verdicts)
+            if term.guard or not rejects:
+                continue
+            texts = term_texts(_expressions(way, term.by_class)[term.selector] or "")
+            if term.index < len(texts):
+                yield from _bounds(asked, way, terms, number, texts[term.index])
+                yield _drop(asked, way, terms, number, texts[term.index])
+        yield from _guards(asked, way)
+
+
+def _expressions(way: Way, by_class: bool) -> tuple[str | None, ...]:
+    return way.filter.device_class.selectors if by_class else way.filter.expressions
+
+
+def _drop(asked: Asked, way: Way, terms: Terms, number: int, term_text: str) -> Change:
+    term = terms.terms[number]
+    text = f"drop the condition {text_of(term.conjunct)}"
+    apply = _rewriting(way, term.by_class, term.selector, partial(without, term=term_text))
+    family = f"{way.index}/{number}/drop"
+    if term.by_class:
+        return Change("class", f"{text} of class {way.detail.device_class_name}", apply, family, 2.0)
+    return Change("condition", f"{text} ({asked.where(way)})", apply, family, 1.0)
+
+
+def _bounds(asked: Asked, way: Way, terms: Terms, number: int, term_text: str) -> Iterator[Change]:
+    term = terms.terms[number]
+    comparison = term.conjunct.comparison
+    if comparison is None or (comparison.operator not in ORDERED and comparison.operator != "=="):
+        return
+    operator, bound = comparison.operator, comparison.bound
+    nearer = _nearest_values(operator, bound, terms.values_failing_only(number))
+    if not nearer:
+        # Only together with another change can these devices be used.
+        nearer = _nearest_values(operator, bound, terms.values_failing(number))[:1]
+    verb = {">": "lower", ">=": "lower", "<": "raise", "<=": "raise"}.get(operator, "change")
+    new = operator if operator == "==" else f"{operator[0]}="
+    for value in nearer:
+        text = f"{verb} {text_of(term.conjunct)} to {shown(value)}"
+        rewrite = partial(rebound, term=term_text, operator=new, value=value)
+        apply = _rewriting(way, term.by_class, term.selector, rewrite)
+        size, family = distance(bound, value), f"{way.index}/{number}/bound"
+        if term.by_class:
+            yield Change("class", f"{text} in class {way.detail.device_class_name}", apply, family, size)
+        else:
+            yield Change("bound", f"{text} ({asked.where(way)})", apply, family, size)
+
+
+def _rewriting(way: Way, by_class: bool, selector: int, rewrite: Rewrite) -> Apply:
+    if not by_class:
+        return with_detail(way, partial(_with_selector, selector=selector, rewrite=rewrite))
+
+    def apply(draft: Draft) -> Draft | None:
+        name = way.detail.device_class_name
+        device_class = draft.classes.get(name, way.filter.device_class)
+        selectors = _rewritten(device_class.selectors, selector, rewrite)
+        if selectors is None:
+            return None
+        return replace(draft, classes={**draft.classes, name: replace(device_class, selectors=selectors)})
+
+    return apply
+
+
+def _with_selector(detail: RequestDetail, selector: int, rewrite: Rewrite) -> RequestDetail | None:
+    selectors = _rewritten(detail.selectors, selector, rewrite)
+    return None if selectors is None else replace(detail, selectors=selectors)
+
+
+def _rewritten(selectors: tuple[str | None, ...], number: int, rewrite: Rewrite) -> tuple[str | None, ...] | None:
+    text = rewrite(selectors[number] or "")
+    return None if text is None else (*selectors[:number], text, *selectors[number + 1 :])
+
+
+def _guards(asked: Asked, way: Way) -> Iterator[Change]:
+    """Selectors that fail where a device lacks what they read."""
+    outcomes = asked.outcomes[way.index].values()
+    failing = {(item.by_class, item.index) for item in outcomes if isinstance(item, Broken)}
+    for by_class, selector in sorted(failing):
+        better = guarding(_expressions(way, by_class)[selector] or "")
+        if better is None:
+            continue
+        source = f"class {way.detail.device_class_name}" if by_class else asked.where(way)
+        text = f"guard selector {selector} of {source} against attributes that a device lacks: {better}"
+        apply = _rewriting(way, by_class, selector, guarding)
+        yield Change("class" if by_class else "guard", text, apply, f"{way.index}/guard/{by_class}/{selector}")
+
+
+def _nearest_values(operator: str, bound: Any, values: Counter[Any]) -> list[Any]:
+    """The values to try, those nearest to the bound first; the farthest stands for all the rest."""
+    alike = [value for value in values if comparable(value, bound)]
+    if operator not in ORDERED:
+        return sorted(alike, key=lambda value: (distance(bound, value), -values[value], shown(value)))[:TRIED]
+    ranked = sorted(alike, reverse=operator.startswith(">"))
+    return ranked if len(ranked) <= TRIED else [*ranked[: TRIED - 1], ranked[-1]]
+
+
+def class_names(inventory: Inventory, claims: Iterable[ResourceClaim]) -> Iterator[Change]:
+    """For classes that do not exist: those of a similar name."""
+    known = sorted(inventory.classes)
+    for number, claim in enumerate(claims):
+        details = (detail for request in claim.spec.requests for detail in request.details)
+        for wrong in dict.fromkeys(detail.device_class_name for detail in details):
+            if not wrong or wrong in inventory.classes:
+                continue
+            near = get_close_matches(wrong, known, TRIED, 0.5) or (known if len(known) == 1 else [])
+            for rank, name in enumerate(near):
+                text = f"name class {name} instead of {wrong}"
+                yield Change("class name", text, _with_class(number, wrong, name), f"class/{wrong}/name", rank)
+
+
+def _with_class(claim: int, wrong: str, name: str) -> Apply:
+    """Everywhere in the claim."""
+
+    def mended(detail: RequestDetail) -> RequestDetail:
+        return replace(detail, device_class_name=name) if detail.device_class_name == wrong else detail
+
+    def apply(draft: Draft) -> Draft:
+        spec = draft.spec(claim)
+        requests = tuple(
+            replace(
+                request,
+                exactly=None if request.exactly is None else mended(request.exactly),
+                first_available=tuple(map(mended, request.first_available)),
+            )
+            for request in spec.requests
+        )
+        return draft.with_spec(claim, replace(spec, requests=requests))
+
+    return apply

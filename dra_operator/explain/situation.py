@@ -1,0 +1,93 @@
+"""What an explanation starts from: the unit's problem, the inventory at one instant, and who has, holds and keeps the devices.
+
+Values and callbacks that the engine fills in; nothing here knows the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dra_operator.allocator import Problem
+from dra_operator.api.core import Pod
+from dra_operator.explain.summary import Blocker
+from dra_operator.inventory import DeviceId, Snapshot
+from dra_operator.queue.nodefit import Misfit
+
+#: Why a pod does not fit a node once the pods with these UIDs are gone, None if it does.
+NodeFit = Callable[[Pod, str, frozenset[str]], Misfit | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who has devices, and what goes with it if it goes: a pod with all its claims, several pods that share claims, or a claim.
+
+    `name`: "pod default/a" or "claim default/a". `objects`: what to delete so that it goes, as `pod/NAMESPACE/NAME`. `claims`: UIDs of
+    all claims released with it. `idle`: why nobody needs it ("its pod default/a has finished"), "" where somebody does.
+    """
+
+    name: str
+    objects: tuple[str, ...]
+    claims: tuple[str, ...]
+    pods: tuple[Pod, ...] = ()
+    priority: int = 0
+    preemptible: bool = True
+    idle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Devices kept for somebody else: held for a unit (`reserved` False), or reserved by a policy. `name` says for whom."""
+
+    name: str
+    reserved: bool = False
+    priority: int | None = None
+
+
+def nobody(_: str) -> None:
+    return None
+
+
+def kept_for_nobody(_: DeviceId) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """`problem`: as it is solved, but that `fits` and `cost` are not looked at: `pod` and `misfit` stand in (`pod` None: bare claims).
+
+    `empty_misfit`: why the pod would not fit an empty node like the one named. `elsewhere`: why other nodes than `problem.nodes` are
+    out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
+    "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `blocker`: what
+    the unit itself says it waits for.
+    """
+
+    problem: Problem
+    snapshot: Snapshot
+    elsewhere: str = "the unit is tied to another node"
+    subject: str = ""
+    origins: tuple[str, ...] = ()
+    priority: int = 0
+    pod: Pod | None = None
+    misfit: NodeFit | None = None
+    empty_misfit: Callable[[Pod, str], Misfit | None] | None = None
+    holding: Callable[[str], Holding | None] = nobody
+    kept: Callable[[DeviceId], Kept | None] = kept_for_nobody
+    blocker: Blocker | None = None
+
+    def origin(self, claim: int) -> str:
+        """The object to edit for a claim of the problem."""
+        if claim < len(self.origins):
+            return self.origins[claim]
+        return f"ResourceClaim {self.problem.claims[claim].key}"
+
+    def misfit_of(self, node: str) -> Misfit | None:
+        """Why the unit cannot run on a node, whatever devices it has."""
+        if self.problem.nodes is not None and node not in self.problem.nodes:
+            return Misfit(self.elsewhere)
+        if self.pod is None or self.misfit is None:
+            return None
+        return self.misfit(self.pod, node, NONE_GONE)
+
+
+NONE_GONE: frozenset[str] = frozenset()

@@ -44,12 +44,18 @@ class Standpoint:
 
 
 def unit_of(seen: SeenClaim, state: State) -> Unit | None:
-    """The unit the claim belongs to: of the first of its pods that has one, or its own."""
+    """The unit the claim belongs to: of the first of its pods that has one, or is in a group that is one; or its own."""
     for pod in state.view.pods_of_claim(seen.key):
         unit = state.units.get(UnitKey("pod", pod.key))
         if unit is not None:
             return unit
-    return state.units.get(UnitKey("claim", seen.key))
+        group = state.groups.of("pod", pod.key)
+        unit = None if group is None else state.units.get(UnitKey("group", group))
+        if unit is not None:
+            return unit
+    group = state.groups.of("claim", seen.key)
+    gang = None if group is None else state.units.get(UnitKey("group", group))
+    return state.units.get(UnitKey("claim", seen.key)) or gang
 
 
 def standpoint(seen: SeenClaim, state: State) -> Standpoint:

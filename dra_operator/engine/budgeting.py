@@ -107,7 +107,14 @@ class Budgeting:
     # -- for the attempt
 
     def solve(
-        self, ask: Ask, pod: Pod | None, now: float, moving: frozenset[str], forbidden: Devices, *, remember: bool = True
+        self,
+        ask: Ask,
+        pod: Pod | None,
+        now: float,
+        moving: frozenset[str],
+        forbidden: Devices,
+        *,
+        remember: bool = True,
     ) -> Placed | Blocked:
         return self._placer.place(ask.unit, pod, now, moving=moving, forbidden=forbidden, remember=remember)
 
@@ -154,7 +161,9 @@ class Budgeting:
         budget = self.accounts.reserves[number]
         if not self._bars.shareable(budget):
             return []
-        return [device for device in self._state.inventory.usage.by_device if self.accounts.free.mask(device) >> number & 1]
+        return [
+            device for device in self._state.inventory.usage.by_device if self.accounts.free.mask(device) >> number & 1
+        ]
 
     def _ask(self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str]) -> Ask | None:
         """None where no budget concerns the unit."""
@@ -209,9 +218,7 @@ class _Attempt:
         return None
 
     def _solve(self, forbidden: Devices, *, remember: bool = True) -> Placed | Blocked:
-        return self._budgeting.solve(
-            self._ask, self._pod, self._now, self._moving, forbidden, remember=remember
-        )
+        return self._budgeting.solve(self._ask, self._pod, self._now, self._moving, forbidden, remember=remember)
 
 
 #: Searches for another solution before the budgets that were broken are held to be the reason.

@@ -55,7 +55,8 @@ class State:
     reports from before a restart. `preempted`: by UID, claims whose devices were taken for the unit named.
 
     `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
-    room on nodes. Devices that come free are followed by `usage` and wake those only that could use them.
+    room on nodes, `term_changes` what policies and priorities say. Devices that come free are followed by `usage` and wake those only
+    that could use them.
     """
 
     settings: EngineSettings
@@ -82,6 +83,7 @@ class State:
     held_before: dict[Key, HeldBefore] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
     budget_changes: int = 0
+    term_changes: int = 0
     preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
     plugins: PluginUse = field(default_factory=PluginUse)

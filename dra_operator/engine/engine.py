@@ -66,9 +66,7 @@ class Engine:
         self._holding = Holding(self._state)
         self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
         self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
-        self._queue = Queue(
-            self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms
-        )
+        self._queue = Queue(self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms)
         self._unsynced = set(WATCHED)
 
     # -- inputs
@@ -166,7 +164,7 @@ class Engine:
         if self._unsynced:
             return None
         state = self._state
-        if state.dirty_pods or state.dirty_claims or state.events or state.lost:
+        if state.dirty_pods or state.dirty_claims or state.dirty_groups or state.events or state.lost:
             return now
         times = [
             self._alarms.next(),

@@ -52,7 +52,8 @@ class FreeDevices:
         if not budgets:
             return
         for device in list(self._inventory.usage.by_device):
-            self._look_at(device)
+            if device not in self._busy:
+                self._look_at(device)
         for node in plugged:
             self._mark_plugged(node)
 

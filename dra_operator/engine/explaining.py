@@ -5,13 +5,14 @@ What the words and counts are is `explain`'s; here is who has the devices, who h
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Problem, Strategy
-from dra_operator.api.claims import POD_CLAIM_NAME, Allocation
+from dra_operator.api.claims import POD_CLAIM_NAME, Allocation, ResourceClaim
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key, format_time
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.membership import Standing, membership
 from dra_operator.engine.phases import Standpoint, device_entries, node_of, standpoint, unit_of
 from dra_operator.engine.placing import Placer
@@ -23,7 +24,7 @@ from dra_operator.explain.account import Account, ClaimAccount
 from dra_operator.explain.drafts import Effort
 from dra_operator.explain.explaining import explain
 from dra_operator.explain.explanation import Explanation, listed
-from dra_operator.explain.situation import Holding, Kept, Situation
+from dra_operator.explain.situation import Holding, Kept, Permits, Situation
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
 from dra_operator.queue.nodefit import Misfit
@@ -43,8 +44,8 @@ class _Forbidden:
 class Explainer:
     """Reads the state, changes nothing."""
 
-    def __init__(self, state: State, placer: Placer) -> None:
-        self._state, self._placer = state, placer
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting) -> None:
+        self._state, self._placer, self._budgeting = state, placer, budgeting
 
     # -- what is asked for by name
 
@@ -122,8 +123,34 @@ class Explainer:
             empty_misfit=lambda other, node: state.ledger.misfit(other, node, empty=True),
             holding=self.holding,
             kept=forbidden.kept,
+            permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
+            quota_users=lambda: self._quota_users(unit),
             blocker=blocker,
         )
+
+    def _permits(self, unit: Unit, todo: list[SeenClaim], now: float) -> Permits:
+        def permits(
+            claims: Sequence[ResourceClaim], allocations: Sequence[Allocation], released: frozenset[str]
+        ) -> str | None:
+            pairs = [
+                (replace(seen, claim=claim), allocation)
+                for seen, claim, allocation in zip(todo, claims, allocations, strict=True)
+            ]
+            refused = self._budgeting.permits(unit, pairs, now, without=released)
+            return None if refused is None else refused.message
+
+        return permits
+
+    def _quota_users(self, unit: Unit) -> list[Holding]:
+        """Those of the unit's namespace who have devices; whether they count to its quota is found out by trying."""
+        namespace = unit.key.subject.namespace
+        found: dict[tuple[str, ...], Holding] = {}
+        for key, seen in self._state.view.claims.items():
+            if key.namespace == namespace and seen.allocated and key not in unit.claims:
+                holding = self.holding(seen.uid)
+                if holding is not None:
+                    found.setdefault(holding.claims, holding)
+        return list(found.values())
 
     def _misfit(
         self, fixed: list[Allocation], avoided: dict[str, str]
@@ -239,7 +266,7 @@ class Explainer:
         state = self._state
         if state.settings.mode == "allocate":
             devices = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
-            return _Forbidden(devices, self._holder_of)
+            return self._with_reserved(unit, pod, now, _Forbidden(devices, self._holder_of))
         # An observer makes no holds; those in force are told by the reports of the operator that made them.
         kept: dict[DeviceId, Kept] = {}
         for key, hold in state.held_before.items():
@@ -250,7 +277,19 @@ class Explainer:
             if order(other) < order(unit) or (hold.by_name and unit.priority <= other.priority):
                 for device in hold.devices:
                     kept[device] = Kept(f"{other.key.kind} {other.key.subject}", priority=other.priority)
-        return _Forbidden(frozenset(kept), kept.get)
+        return self._with_reserved(unit, pod, now, _Forbidden(frozenset(kept), kept.get))
+
+    def _with_reserved(self, unit: Unit, pod: Pod | None, now: float, held: _Forbidden) -> _Forbidden:
+        """Reservations keep a number of devices; which ones is shown only where they are what the unit waits for."""
+        if unit.reason != "Reserved":
+            return held
+        by_policy = {device: policy for policy, devices in self._budgeting.kept(unit, pod, now) for device in devices}
+
+        def kept(device: DeviceId) -> Kept | None:
+            policy = by_policy.get(device)
+            return held.kept(device) if policy is None else Kept(f"policy {policy}", reserved=True)
+
+        return _Forbidden(held.devices | by_policy.keys(), kept)
 
     def _holder_of(self, device: DeviceId) -> Kept | None:
         key = self._state.holds.holder_of(device)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dra_operator.allocator import Failed, Problem, Solved, Strategy, Trial, attempt, solve, trial
 from dra_operator.allocator.memory import memory_of
 from dra_operator.allocator.plan import Way
-from dra_operator.api.claims import ClaimSpec, DeviceClass, RequestDetail
+from dra_operator.api.claims import Allocation, ClaimSpec, DeviceClass, RequestDetail
 from dra_operator.api.core import Pod
 from dra_operator.explain.explanation import Edit
 from dra_operator.explain.looking import Look, Place
@@ -110,9 +110,10 @@ THOROUGH = Effort(drafts=240, spots=100_000, steps=100_000, places=16, learn=Tru
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The unit fits on `node` (None: bare claims with devices that any node reaches)."""
+    """The unit fits on `node` (None: bare claims with devices that any node reaches). `allocations` only where somebody asks for them."""
 
     node: str | None
+    allocations: tuple[Allocation, ...] = ()
 
 
 class Bench:
@@ -136,6 +137,13 @@ class Bench:
         """Where the unit fits once changed; None if nowhere, or if that could not be found out."""
         self.left -= 1
         self.tried += 1
+        found = self._solve(draft)
+        permits = self.situation.permits
+        if found is None or permits is None:
+            return found
+        return None if permits(draft.problem.claims, found.allocations, draft.released) else found
+
+    def _solve(self, draft: Draft) -> Fits | None:
         with self._changed(draft) as problem:
             if draft.another_node:
                 return self._on_another_node(problem, draft)
@@ -185,9 +193,9 @@ class Bench:
                 return None
             if not asked.fits(records[0]):
                 continue
-            node = next((record.name for record in records if not self.misfits(draft, record.name)), None)
-            if node is not None:
-                return Fits(node)
+            record = next((record for record in records if not self.misfits(draft, record.name)), None)
+            if record is not None:
+                return Fits(record.name, () if self.situation.permits is None else asked.allocations(record))
         return None
 
     def _spots(self) -> Iterator[list[NodeRecord]]:
@@ -206,7 +214,7 @@ class Bench:
     def _first_fit(self, problem: Problem, draft: Draft) -> Fits | None:
         found = attempt(replace(problem, fits=lambda name: not self.misfits(draft, name), cost=None), self.snapshot)
         self._forget(problem)
-        return None if found is None else Fits(found.node)
+        return None if found is None else Fits(found.node, found.allocations)
 
     def _on_another_node(self, problem: Problem, draft: Draft) -> Fits | None:
         """On an empty node like one that exists; its devices must be its own, for only those would come with it."""
@@ -230,7 +238,7 @@ class Bench:
         record = inventory.nodes[found.node]
         own = {offer.id for offer in record.offers if offer.home == found.node}
         taken = {(item.driver, item.pool, item.device) for each in found.allocations for item in each.results}
-        return Fits(found.node) if taken <= {tuple(device) for device in own} else None
+        return Fits(found.node, found.allocations) if taken <= {tuple(device) for device in own} else None
 
     # -- changing and taking back ----------------------------------------------------------------------------------
 

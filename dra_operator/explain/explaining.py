@@ -20,7 +20,7 @@ from dra_operator.explain.fixes import Found, find_fixes, outranking
 from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import nearest
 from dra_operator.explain.podchanges import pod_changes
-from dra_operator.explain.releases import releases
+from dra_operator.explain.releases import releases, within_quota
 from dra_operator.explain.selectorchanges import class_names, selector_changes
 from dra_operator.explain.situation import Situation
 from dra_operator.explain.summary import blocker_of_failure
@@ -83,6 +83,8 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
                 *outranking(look),
             ]
             freed = releases(look, bench)
+            if situation.blocker is not None and situation.blocker.reason == "QuotaExceeded":
+                freed += within_quota(bench, situation.quota_users())
             larger = [release.change(situation) for release in freed]
             found = find_fixes(bench, look, changes, larger)
             special += by_releases(look, freed, {item.fix.kind for item in found})

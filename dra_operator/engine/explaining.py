@@ -24,13 +24,15 @@ from dra_operator.explain.account import Account, ClaimAccount
 from dra_operator.explain.drafts import Effort
 from dra_operator.explain.explaining import explain
 from dra_operator.explain.explanation import Explanation, listed
-from dra_operator.explain.situation import Holding, Kept, Permits, Situation
+from dra_operator.explain.situation import Ahead, Holding, Kept, Permits, Situation
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit, UnitKey, order
 
 _WAITING = frozenset({"Queued", "Starved", "Unsatisfiable", "Preempting", "QuotaExceeded"})
+#: What comes free is not for units that wait for this.
+_NOT_SERVED = frozenset({"QuotaExceeded", "WriteRefused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class Explainer:
             kept=forbidden.kept,
             permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
             quota_users=lambda: self._quota_users(unit),
+            ahead=lambda: self._ahead(unit, now),
             blocker=blocker,
         )
 
@@ -140,6 +143,43 @@ class Explainer:
             return None if refused is None else refused.message
 
         return permits
+
+    def _ahead(self, unit: Unit, now: float) -> list[Ahead]:
+        """Units that come before it and want some of the same devices."""
+        state = self._state
+        mine = self._placer.candidates(unit)
+        if mine is None:
+            return []
+        overlaps: dict[tuple[bytes, ...], bool] = {}
+        found = []
+        for other in sorted(state.waiting.values(), key=order):
+            if other.key == unit.key or order(other) >= order(unit):
+                continue
+            if other.impossible or other.not_before > now or other.reason in _NOT_SERVED:
+                continue
+            specs = tuple(state.view.claims[key].spec_key for key in other.claims)
+            if specs not in overlaps:
+                theirs = self._placer.candidates(other)
+                overlaps[specs] = theirs is not None and theirs.overlaps(mine)
+            if overlaps[specs]:
+                found.append(self._one_ahead(other, now))
+        return found
+
+    def _one_ahead(self, unit: Unit, now: float) -> Ahead:
+        state = self._state
+        pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        seen = [state.view.claims[key] for key in unit.claims]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
+        hold = state.holds.get(unit.key)
+        problem = Problem(
+            claims=tuple(claim.claim for claim in seen if not claim.allocated),
+            nodes=self._placer.candidate_nodes(unit, pod),
+            needs_node=pod is not None,
+            strategy=Strategy(state.terms(unit)[1].placement.strategy),
+            forbidden=state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now)),
+        )
+        misfit = self._misfit(fixed, {} if pod is None else state.avoided_nodes(pod, now))
+        return Ahead(problem, pod, misfit, frozenset() if hold is None else hold.devices | hold.wanted)
 
     def _quota_users(self, unit: Unit) -> list[Holding]:
         """Those of the unit's namespace who have devices; whether they count to its quota is found out by trying."""

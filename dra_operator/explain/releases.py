@@ -64,7 +64,7 @@ class Release:
             assert update is not None
             old = listed([holder.name for holder in self.holders])
             return f"{update.repair}; or delete {old} now"
-        names = listed([_described(holder) for holder in self.holders])
+        names = listed([str(holder) for holder in self.holders])
         match self.kind:
             case "idle":
                 return f"delete {names}"
@@ -72,13 +72,6 @@ class Release:
                 return f"free {names} on node {self.node}, of lower priority than {situation.priority}"
             case _:
                 return f"free {names} on node {self.node}" if self.node else f"free {names}, counted to the same quota"
-
-
-def _described(holder: Holding) -> str:
-    remarks = [f"priority {holder.priority}"] if not holder.idle else [holder.idle]
-    if not holder.preemptible and not holder.idle:
-        remarks.append("not preemptible")
-    return f"{holder.name} ({', '.join(remarks)})"
 
 
 def releases(look: Look, bench: Bench) -> list[Release]:

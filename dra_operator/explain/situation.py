@@ -38,6 +38,11 @@ class Holding:
     preemptible: bool = True
     idle: str = ""
 
+    def __str__(self) -> str:
+        if self.idle:
+            return f"{self.name} ({self.idle})"
+        return f"{self.name} (priority {self.priority}, {'' if self.preemptible else 'not '}preemptible)"
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -56,6 +61,16 @@ def kept_for_nobody(_: DeviceId) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A unit before this one in the queue. `held`: devices set aside for it, free for others once it is served."""
+
+    problem: Problem
+    pod: Pod | None = None
+    misfit: NodeFit | None = None
+    held: frozenset[DeviceId] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """`problem`: as it is solved, but that `fits` and `cost` are not looked at: `pod` and `misfit` stand in (`pod` None: bare claims).
@@ -63,7 +78,8 @@ class Situation:
     `empty_misfit`: why the pod would not fit an empty node like the one named. `elsewhere`: why other nodes than `problem.nodes` are
     out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
-    budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `blocker`: what the unit itself
+    budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
+    the units before it that want some of the same devices, in order. `blocker`: what the unit itself
     says it waits for.
     """
 
@@ -80,6 +96,7 @@ class Situation:
     kept: Callable[[DeviceId], Kept | None] = kept_for_nobody
     permits: Permits | None = None
     quota_users: Callable[[], Sequence[Holding]] = tuple
+    ahead: Callable[[], Sequence[Ahead]] = tuple
     blocker: Blocker | None = None
 
     def origin(self, claim: int) -> str:

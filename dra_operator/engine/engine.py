@@ -166,7 +166,7 @@ class Engine:
         if self._unsynced:
             return None
         state = self._state
-        if state.dirty_pods or state.dirty_claims or state.events or state.lost:
+        if state.dirty_pods or state.dirty_claims or state.dirty_groups or state.events or state.lost:
             return now
         times = [
             self._alarms.next(),

@@ -23,6 +23,18 @@ class Holding:
         self._holder_of: dict[str, str] = {}
         self._orphans: dict[str, None] = {}
         self._members: dict[str, tuple[str, ...]] = {}
+        self._unsettled: dict[str, None] = {}
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether holders stay out of it only because a write on them is under way; its end alone is no event."""
+        return bool(self._unsettled)
+
+    def settle(self) -> None:
+        """Look again at those that were out of it for a write: it may be over by now."""
+        if self._unsettled:
+            known = (self._state.view.claim_by_uid(uid) for uid in tuple(self._unsettled))
+            self.refresh([seen.key for seen in known if seen is not None])
 
     def refresh(self, claims: Iterable[Key]) -> None:
         """Look again at the holders of these claims, and of those they were with before."""
@@ -40,6 +52,7 @@ class Holding:
         for uid in (*todo, *gone):
             self._drop(uid)
             self._orphans.pop(uid, None)
+            self._unsettled.pop(uid, None)
         for uid in todo:
             seen = self._state.view.claim_by_uid(uid)
             if seen is None or not seen.allocated:
@@ -66,6 +79,8 @@ class Holding:
         for uid in members:
             self._drop(uid)
         holder = min(members)
+        if any(self._state.writes.get(uid) is not None for uid in (*claims, *pods)):
+            self._unsettled.update(dict.fromkeys(members))
         devices = [device for uid in members for device in self._devices(claims[uid])]
         first = min(claims.values(), key=lambda each: each.key)
         self.index.put(

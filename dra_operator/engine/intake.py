@@ -11,6 +11,7 @@ from typing import Any
 from dra_operator.api.claims import DeviceClass
 from dra_operator.api.core import Namespace, Node, Pod, PriorityClass
 from dra_operator.api.errors import InvalidObject
+from dra_operator.api.group import ClaimGroup
 from dra_operator.api.meta import Key
 from dra_operator.api.policy import AllocationPolicy
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
@@ -46,6 +47,7 @@ class Intake:
             "PriorityClass": self._apply_priority_class,
             "PodDisruptionBudget": self._apply_budget,
             "AllocationPolicy": self._apply_policy,
+            "ClaimGroup": self._apply_group,
             "ClaimReport": reporter.apply_report,
             "DeviceClassReport": class_reporter.apply_report,
         }
@@ -60,6 +62,7 @@ class Intake:
             "PriorityClass": self._remove_priority_class,
             "PodDisruptionBudget": self._remove_budget,
             "AllocationPolicy": self._remove_policy,
+            "ClaimGroup": self._remove_group,
             "ClaimReport": reporter.remove_report,
             "DeviceClassReport": class_reporter.remove_report,
         }
@@ -119,6 +122,7 @@ class Intake:
             self._forget(before)
             before = None
         ended = state.writes.seen(seen.uid, seen.version)
+        state.enlist("claim", seen.key, seen.claim.meta.labels)
         if before is not None and before.allocated and not seen.allocated and not _is_deallocation(ended):
             self._cleared(before, seen)
         state.settle_usage(seen)
@@ -139,6 +143,7 @@ class Intake:
 
     def _remove_claim(self, key: Key) -> None:
         seen = self._state.view.remove_claim(key)
+        self._state.strike("claim", key)
         if seen is not None:
             self._forget(seen)
             self._state.touch(self._state.view.pods_of_claim(key))
@@ -156,6 +161,7 @@ class Intake:
         state = self._state
         pod = Pod.from_dict(raw)
         old = state.view.apply_pod(pod)
+        state.enlist("pod", pod.key, pod.meta.labels)
         if old is not None and old.meta.uid != pod.meta.uid:
             self._pod_gone(old)
         if pod.terminal:
@@ -174,6 +180,7 @@ class Intake:
 
     def _remove_pod(self, key: Key) -> None:
         old = self._state.view.remove_pod(key)
+        self._state.strike("pod", key)
         if old is not None:
             self._pod_gone(old)
 
@@ -296,6 +303,19 @@ class Intake:
     def _remove_policy(self, key: Key) -> None:
         if self._state.policies.remove(key.name):
             self._policies_changed()
+
+    def _apply_group(self, raw: Raw) -> None:
+        group = ClaimGroup.from_dict(raw)
+        if self._state.groups.apply(group):
+            self._group_changed(group.meta.key)
+
+    def _remove_group(self, key: Key) -> None:
+        self._state.groups.remove(key)
+        self._group_changed(key)
+
+    def _group_changed(self, key: Key) -> None:
+        """What it says concerns its members alone."""
+        self._state.dirty_groups[key] = None
 
     def _policies_changed(self) -> None:
         state = self._state

@@ -7,6 +7,8 @@ from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key, format_time, parse_time
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
+from dra_operator.engine.gangs import Gangs
+from dra_operator.engine.groups import GroupMember
 from dra_operator.engine.membership import Membership, Standing, is_bare, membership, owner_key
 from dra_operator.engine.names import GATE, UNGATED_AT
 from dra_operator.engine.placing import Placed, Placer
@@ -24,6 +26,7 @@ class Lifecycle:
     def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
+        self.gangs = Gangs(state, alarms, self._advance_member)
 
     def take_in(self, now: float) -> list[Decision]:
         """Bring the units up to date; returns what placed and stuck pods need done."""
@@ -41,11 +44,15 @@ class Lifecycle:
                 self._state.drop_unit(UnitKey("pod", key))
             else:
                 decisions += self._look_at_pod(pod, now)
+        groups, self._state.dirty_groups = self._state.dirty_groups, {}
+        for key in groups:
+            decisions += self.gangs.look(key, now)
         return decisions
 
     def _ring(self, now: float) -> None:
         for kind, key in self._alarms.due(now):
-            (self._state.dirty_pods if kind == "pod" else self._state.dirty_claims)[key] = None
+            dirty = {"pod": self._state.dirty_pods, "group": self._state.dirty_groups}
+            dirty.get(kind, self._state.dirty_claims)[key] = None
 
     def _retry_stuck(self) -> None:
         """Pods whose allocated claims could not be moved are looked at again after every change that may allow it."""
@@ -78,6 +85,9 @@ class Lifecycle:
     def _look_at_claim(self, key: Key, now: float) -> None:
         state = self._state
         seen = state.view.claims.get(key)
+        group = state.groups.of("claim", key)
+        if group is not None:
+            state.dirty_groups[group] = None
         if seen is None:
             state.drop_unit(UnitKey("claim", key))
             return
@@ -89,6 +99,13 @@ class Lifecycle:
         if created + state.settings.bare_claim_age > now:
             self._alarms.set(created + state.settings.bare_claim_age, "claim", key)
             return
+        if group is None:
+            self._wait_for_claim(seen, now)
+
+    def _wait_for_claim(self, seen: SeenClaim, now: float) -> None:
+        state = self._state
+        key, created = seen.key, seen.claim.meta.created or now
+        unit_key = UnitKey("claim", key)
         unit = state.units.get(unit_key)
         if unit is None or unit.uid != seen.uid:
             unit = state.new_unit(Unit(unit_key, seen.uid, (key,), created))
@@ -108,7 +125,12 @@ class Lifecycle:
         found = membership(pod, state.view)
         if GATE not in pod.gates:
             self._end_ungating(pod)
+        group = state.groups.of("pod", pod.key)
+        if group is not None:
+            state.dirty_groups[group] = None
         match found.standing:
+            case Standing.PLACE if group is not None:
+                return []  # with the other members of its group
             case Standing.PLACE | Standing.REPAIR:
                 return self._advance(pod, found, now)
             case Standing.LEAVE:
@@ -140,6 +162,16 @@ class Lifecycle:
                 f"pods of scheduling groups ({pod.scheduling_group}) and their claims are left to kube-scheduler",
             )
         return [ungate(self._state, pod, None, None, now)]
+
+    def _advance_member(self, member: GroupMember, now: float) -> list[Decision]:
+        """Carry on with one member of a ClaimGroup as if it were alone."""
+        if member.pod is not None:
+            found = membership(member.pod, self._state.view)
+            return self._advance(member.pod, found, now) if found.standing is Standing.PLACE else []
+        seen = self._state.view.claims[member.claims[0]]
+        if not seen.allocated:
+            self._wait_for_claim(seen, now)
+        return []
 
     def _advance(self, pod: Pod, found: Membership, now: float) -> list[Decision]:
         state = self._state

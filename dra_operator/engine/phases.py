@@ -44,12 +44,18 @@ class Standpoint:
 
 
 def unit_of(seen: SeenClaim, state: State) -> Unit | None:
-    """The unit the claim belongs to: of the first of its pods that has one, or its own."""
+    """The unit the claim belongs to: of the first of its pods that has one, or is in a group that is one; or its own."""
     for pod in state.view.pods_of_claim(seen.key):
         unit = state.units.get(UnitKey("pod", pod.key))
         if unit is not None:
             return unit
-    return state.units.get(UnitKey("claim", seen.key))
+        group = state.groups.of("pod", pod.key)
+        unit = None if group is None else state.units.get(UnitKey("group", group))
+        if unit is not None:
+            return unit
+    group = state.groups.of("claim", seen.key)
+    gang = None if group is None else state.units.get(UnitKey("group", group))
+    return state.units.get(UnitKey("claim", seen.key)) or gang
 
 
 def standpoint(seen: SeenClaim, state: State) -> Standpoint:
@@ -70,7 +76,7 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
     if unit is None:
         return Standpoint("Queued", *_not_a_unit(seen, state))
     if unit.victims:
-        text = f"{', '.join(unit.victims[:4])} make room; until then: {unit.message}"
+        text = f"waits for {', '.join(unit.victims[:4])} to make room; until then: {unit.message}"
         return Standpoint("Preempting", "WaitingForVictims", text, unit)
     if unit.reason == "QuotaExceeded":
         return Standpoint("QuotaExceeded", unit.reason, unit.message, unit)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
+from dataclasses import replace
 
-from dra_operator.allocator import Candidates, Failed, Problem, Solved, Strategy, candidates, solve
+from dra_operator.allocator import Candidates, Failed, Problem, Solved, Strategy, UnitConstraint, candidates, solve
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
+from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
+from dra_operator.engine.gangplacing import GangPlacer
+from dra_operator.engine.placements import Blocked, Placed
+from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
 from dra_operator.explain.summary import Blocker, blocker_of_failure, blocker_of_search
@@ -17,29 +21,13 @@ from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """`allocations` pairs each unallocated claim with its allocation, in the unit's order."""
-
-    node: str | None
-    allocations: tuple[tuple[SeenClaim, Allocation], ...]
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """`impossible`: it would not fit on the empty cluster either. `avoiding`: nodes left out because a placement failed there."""
-
-    blocker: Blocker
-    impossible: bool = False
-    avoiding: tuple[str, ...] = ()
-
-
 class Placer:
     """Solves units against the state, and remembers failures until something changes that could mend them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._problems = Problems(state)
+        self.gangs = GangPlacer(state, self._problems)
         self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked, list[str]]] = {}
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
 
@@ -59,6 +47,8 @@ class Placer:
         reserved for others; keep one object as long as it holds. `remember` False: nobody will ask with this set again.
         """
         state = self._state
+        if self.gangs.concerns(unit, pod):
+            return self.gangs.place(unit, pod, now, moving=moving, forbidden=forbidden)
         seen = [state.view.claims[key] for key in unit.claims]
         for claim in seen:
             if claim.error is not None:
@@ -88,13 +78,29 @@ class Placer:
         """The devices its unallocated claims could use, whoever has them now; None if they cannot be planned."""
         seen = [self._state.view.claims[key] for key in unit.claims]
         todo = tuple(claim.claim for claim in seen if not claim.allocated)
+        if unit.key.kind == "group":
+            # Its members are mostly alike, and not all on one node.
+            todo = tuple({claim.spec_key: claim.claim for claim in seen if not claim.allocated}.values())
         found = candidates(Problem(claims=todo), self._state.inventory.snapshot())
         return None if isinstance(found, Failed) else found
 
     def candidate_nodes(self, unit: Unit, pod: Pod | None) -> list[str] | None:
         """The nodes that its allocated claims and its own affinity leave; None for all."""
         seen = [self._state.view.claims[key].claim.allocation for key in unit.claims]
-        return self._candidates(pod, [allocation for allocation in seen if allocation is not None])
+        return self._problems.candidates(pod, [allocation for allocation in seen if allocation is not None])
+
+    def constraints(self, unit: Unit, pod: Pod | None) -> tuple[UnitConstraint, ...]:
+        """Those across its unallocated claims; none if its annotation cannot be followed (`place` says so)."""
+        seen = [self._state.view.claims[key] for key in unit.claims]
+        try:
+            return self._constraints(unit, pod, [claim for claim in seen if not claim.allocated])
+        except InvalidConstraints:
+            return ()
+
+    def _constraints(self, unit: Unit, pod: Pod | None, todo: list[SeenClaim]) -> tuple[UnitConstraint, ...]:
+        """Raises InvalidConstraints."""
+        items = pod_constraints(pod, [self._state.view.claims[key] for key in unit.claims])
+        return within_unit(items, named_claims(pod, todo), self._state.terms(unit)[1]) if items else ()
 
     def nodes_for(self, pod: Pod, allocations: list[Allocation], now: float) -> tuple[str | None, list[Misfit]]:
         """The node a pod with all its claims allocated can run on, or why none: its likeliest first."""
@@ -111,7 +117,7 @@ class Placer:
         avoided = state.avoided_nodes(pod, now)
         for name in names:
             node = state.ledger.nodes.get(name)
-            misfit = self._misfit(pod, name, avoided, empty=False)
+            misfit = self._problems.misfit(pod, name, avoided, empty=False)
             if misfit is None and node is not None and all(state.reaches(item, node) for item in allocations):
                 return name, []
             misfits.append(misfit or Misfit("the allocated devices cannot be reached from it"))
@@ -130,17 +136,22 @@ class Placer:
         empty: bool,
     ) -> Placed | Blocker:
         state = self._state
-        misfits: dict[str, Misfit | None] = {}
+        misfits: Misfits = {}
         _, terms = state.terms(unit)
-        problem = Problem(
-            claims=tuple(claim.claim for claim in todo),
-            nodes=self._candidates(pod, fixed),
-            fits=None if pod is None else self._fits(pod, fixed, avoided, misfits, empty=empty),
-            needs_node=pod is not None,
+        try:
+            constraints = self._constraints(unit, pod, todo)
+        except InvalidConstraints as invalid:
+            return Blocker("InvalidConstraints", str(invalid), final=True)
+        problem = self._problems.problem(
+            pod,
+            todo,
+            fixed,
+            avoided,
+            misfits,
             strategy=Strategy(terms.placement.strategy),
-            cost=None if pod is None or empty else lambda name: state.ledger.cost(pod, name),
             forbidden=forbidden,
-            ignore_usage=empty,
+            constraints=constraints,
+            empty=empty,
         )
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
@@ -183,65 +194,11 @@ class Placer:
             self._impossible[signature] = (self._state.layout, impossible)
         return Blocked(blocker, impossible=impossible, avoiding=avoiding)
 
-    def _candidates(self, pod: Pod | None, fixed: list[Allocation]) -> list[str] | None:
-        """The nodes worth asking about; None for all. A DaemonSet's pod or a pinned one names its node itself."""
-        names = [name for name in map(self._state.only_node, fixed) if name is not None]
-        if pod is not None and (pod.node_name or pod.pinned_to) is not None:
-            names.append(str(pod.node_name or pod.pinned_to))
-        if not names:
-            return None
-        return [names[0]] if all(name == names[0] for name in names) and names[0] in self._state.ledger.nodes else []
-
-    def _fits(
-        self,
-        pod: Pod,
-        fixed: list[Allocation],
-        avoided: dict[str, str],
-        misfits: dict[str, Misfit | None],
-        *,
-        empty: bool,
-    ) -> Callable[[str], bool]:
-        def fits(name: str) -> bool:
-            if name not in misfits:
-                misfits[name] = self._misfit(pod, name, avoided, empty=empty)
-                node = self._state.ledger.nodes.get(name)
-                if misfits[name] is None and node is not None:
-                    if not all(self._state.reaches(allocation, node) for allocation in fixed):
-                        misfits[name] = Misfit("devices allocated already cannot be reached from it")
-            return misfits[name] is None
-
-        return fits
-
-    def _misfit(self, pod: Pod, name: str, avoided: dict[str, str], *, empty: bool) -> Misfit | None:
-        if pod.node_name == name:
-            return None  # it is there already
-        if name in avoided:
-            return Misfit(f"avoided for a while ({avoided[name]})")
-        return self._state.ledger.misfit(pod, name, empty=empty)
-
     def _signature(
         self, unit: Unit, pod: Pod | None, todo: list[SeenClaim], fixed: list[Allocation], avoided: tuple[str, ...]
     ) -> Hashable:
-        """Equal for units that must get the same answer while nothing changes; a ReplicaSet's pods are one."""
         policy, _ = self._state.terms(unit)
-        specs = tuple(claim.spec_key for claim in todo)
-        selectors = tuple(allocation.node_selector for allocation in fixed)
-        if pod is None:
-            return (specs, policy, selectors)
-        return (
-            pod.node_name,
-            specs,
-            policy,
-            selectors,
-            avoided,
-            tuple(sorted(pod.node_selector.items())),
-            pod.node_affinity,
-            pod.tolerations,
-            tuple(sorted(pod.requests.items())),
-            pod.host_ports,
-            pod.priority,
-            pod.preemption_policy,
-        )
+        return self._problems.signature(policy, pod, todo, fixed, avoided)
 
 
 def _renamed(blocked: Blocked, old: list[str], new: list[str]) -> Blocked:
@@ -250,3 +207,6 @@ def _renamed(blocked: Blocked, old: list[str], new: list[str]) -> Blocked:
     for before, after in zip(old, new, strict=True):
         message = re.sub(rf"(claim (?:[\w.-]+/)?){re.escape(before)}(?![\w.-])", rf"\g<1>{after}", message)
     return replace(blocked, blocker=replace(blocked.blocker, message=message))
+
+
+__all__ = ["Blocked", "Placed", "Placer"]

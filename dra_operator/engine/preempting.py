@@ -78,8 +78,13 @@ class Preempting:
             self.recheck = wake if self.recheck is None else min(wake, self.recheck)
             return False
         self._looks += 1
+        self._holding.settle()
         found = self._choose(unit, pod, now)
-        self._again[unit.key] = (now + _AGAIN, self._moment())
+        # As long as writes on holders are under way the answer may change without an event.
+        unsure = self._holding.unsettled and isinstance(found, NoVictims)
+        self._again[unit.key] = (now + _AGAIN, () if unsure else self._moment())
+        if unsure:
+            self.recheck = min(now + _AGAIN, self.recheck or now + _AGAIN)
         refused = None if isinstance(found, NoVictims) else self._refused(unit, found, now)
         if refused is not None:
             found = NoVictims((refused,))
@@ -104,6 +109,10 @@ class Preempting:
     def _wants(self, unit: Unit, pod: Pod | None) -> bool:
         _, terms = self._state.terms(unit)
         mode = terms.preemption.mode
+        if self._placer.gangs.concerns(unit, pod):
+            if unit.starved_since is not None and mode != "Never":
+                self._explain(unit, "no preemption for members of a ClaimGroup in this version")
+            return False
         if mode == "Never":
             if unit.starved_since is not None:
                 self._explain(unit, "preemption is off in its policy")
@@ -131,6 +140,7 @@ class Preempting:
             needs_node=pod is not None,
             strategy=Strategy(terms.placement.strategy),
             forbidden=self._spoken_for(unit) | self._budgeting.barred(unit, pod, now),
+            constraints=self._placer.constraints(unit, pod),
         )
 
         def fits(node: str, gone: frozenset[str]) -> bool:

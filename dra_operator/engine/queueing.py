@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from dra_operator.allocator import Candidates
+from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import format_time
 from dra_operator.engine.alarms import Alarms
@@ -16,7 +17,9 @@ from dra_operator.engine.placing import Blocked, Placed, Placer
 from dra_operator.engine.pods import ends_at, ungate
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import allocate
+from dra_operator.inventory import DeviceId
 from dra_operator.inventory.kinds import Kind
 from dra_operator.preemption.holds import Rank
 from dra_operator.queue.fairness import dominant_share
@@ -172,7 +175,7 @@ class Queue:
         unit.tried = state.changes
         unit.attempts += 1
         forbidden = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
-        outcome = self._budgeting.place(unit, pod, now, forbidden=forbidden)
+        outcome = self._place(unit, pod, forbidden, now)
         if isinstance(outcome, Blocked):
             return self._blocked(unit, pod, outcome, now, writing)
         if not writing:
@@ -181,15 +184,26 @@ class Queue:
             return []
         return self._carry_out(unit, pod, outcome, now)
 
+    def _place(self, unit: Unit, pod: Pod | None, forbidden: frozenset[DeviceId], now: float) -> Placed | Blocked:
+        def place() -> Placed | Blocked:
+            return self._budgeting.place(unit, pod, now, forbidden=forbidden)
+
+        return self._lifecycle.gangs.attempt(unit, place, now) if unit.key.kind == "group" else place()
+
     def _carry_out(self, unit: Unit, pod: Pod | None, placed: Placed, now: float) -> list[Decision]:
         """The unit's writes: all of its allocations at once; where a finalizer is missing, that first."""
         state = self._state
         unit.warnings, unit.impossible = placed.warnings, False
         self.last_placement = now
-        if pod is not None and placed.node is not None:
-            state.ledger.occupy(pod, placed.node)
-        managed = [(seen, allocation) for seen, allocation in placed.allocations if seen.managed]
-        writes = [allocate(state, seen, allocation, pod, unit.key, placed.node, now) for seen, allocation in managed]
+        managed: list[tuple[SeenClaim, Allocation]] = []
+        writes: list[Decision] = []
+        for place in placed.places(pod):
+            if place.pod is not None and place.node is not None:
+                state.ledger.occupy(place.pod, place.node)
+            for seen, allocation in place.allocations:
+                if seen.managed:
+                    managed.append((seen, allocation))
+                    writes.append(allocate(state, seen, allocation, place.pod, unit.key, place.node, now))
         for seen, _ in managed:
             state.preempted.pop(seen.uid, None)
         state.pause(unit)
@@ -218,6 +232,8 @@ class Queue:
             self._announce(unit, pod)
         if unit.impossible or unit.reason == "QuotaExceeded":
             self._state.drop_hold(unit.key)
+        if writing and unit.key.kind == "group":
+            return self._lifecycle.gangs.take_back(unit, now)
         if not writing or pod is None or pod.node_name is not None:
             return []
         seen = [self._state.view.claims[key] for key in unit.claims]

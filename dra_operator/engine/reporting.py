@@ -75,7 +75,7 @@ class Reporter:
                 devices = frozenset(DeviceId(*device) for device in known.hold.devices)
                 by_name = bool((known.status.get("preemption") or {}).get("victims"))
                 self._state.held_before[known.meta.key] = HeldBefore(
-                    known.hold.nodes[0], known.hold.since, devices, by_name
+                    known.hold.nodes[0], known.hold.since, devices, by_name, tuple(known.hold.nodes[1:])
                 )
             for entry in known.avoid:
                 if entry.owner:
@@ -249,7 +249,7 @@ class Reporter:
         written = status.get("hold")
         for hold in self._state.holds:
             unit = self._state.units.get(hold.unit)
-            if written and unit is not None and unit.claims[0] == key and written["nodes"] == [hold.node]:
+            if written and unit is not None and unit.claims[0] == key and written["nodes"] == list(hold.nodes):
                 hold.written = True
 
     # -- content
@@ -320,7 +320,7 @@ class Reporter:
             {"driver": device.driver, "pool": device.pool, "device": device.device}
             for device in sorted(hold.devices | hold.wanted)
         ]
-        return {"nodes": [hold.node], "devices": devices, "since": format_time(hold.since)}
+        return {"nodes": list(hold.nodes), "devices": devices, "since": format_time(hold.since)}
 
     def _preemption(self, seen: SeenClaim, unit: Unit | None) -> dict[str, Any]:
         """Whom it makes go, or for whom it went."""

@@ -7,6 +7,7 @@ from dra_operator.api.core import Pod
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
+from dra_operator.engine.gangholds import GangHolds
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.state import State, claim_reference
@@ -15,7 +16,7 @@ from dra_operator.preemption.holds import Hold, covered, soonest_node
 from dra_operator.queue.units import Unit, order
 
 #: A unit blocked for one of these neither holds nor is starved of devices.
-NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded"})
+NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded", "GroupTimeout"})
 
 
 class Starvation:
@@ -26,6 +27,7 @@ class Starvation:
     ) -> None:
         self._state, self._placer, self._budgeting = state, placer, budgeting
         self._alarms, self._preempting = alarms, preempting
+        self._gang_holds = GangHolds(state, placer.gangs)
 
     def refresh(self, now: float) -> None:
         """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
@@ -34,7 +36,8 @@ class Starvation:
         for hold in sorted(state.holds, key=lambda hold: hold.rank):
             unit = state.waiting.get(hold.unit)
             found = None if unit is None else self._placer.candidates(unit)
-            if unit is None or found is None or unit.impossible or hold.node not in state.ledger.nodes:
+            there = all(name in state.ledger.nodes for name in hold.nodes)
+            if unit is None or found is None or unit.impossible or not there:
                 if hold.unit not in state.units or unit is not None:
                     state.drop_hold(hold.unit)
                 continue
@@ -42,9 +45,7 @@ class Starvation:
             if hold.wanted:
                 continue
             before = hold.devices
-            state.holds.cover(
-                hold.unit, self._budgeting.coverable(unit, covered(found, state.inventory, hold.node))
-            )
+            state.holds.cover(hold.unit, self._budgeting.coverable(unit, self._covered(unit, found, hold, now)))
             if before - hold.devices:
                 state.freed()
 
@@ -80,11 +81,20 @@ class Starvation:
             return
         for unit in state.waiting.values():
             known = state.held_before.get(unit.claims[0])
-            if known is None or state.holds.get(unit.key) is not None or known.node not in state.ledger.nodes:
+            if known is None or state.holds.get(unit.key) is not None:
+                continue
+            if any(name not in state.ledger.nodes for name in (known.node, *known.others)):
                 continue
             wanted = known.devices if known.by_name else frozenset[DeviceId]()
             hold = Hold(
-                unit.key, known.node, known.since, order(unit), wanted=wanted, written=True, priority=unit.priority
+                unit.key,
+                known.node,
+                known.since,
+                order(unit),
+                wanted=wanted,
+                written=True,
+                priority=unit.priority,
+                others=known.others,
             )
             state.holds.put(hold)
         state.held_before.clear()
@@ -113,20 +123,34 @@ class Starvation:
             return
         if not first or self._budgeting.hopeless(unit):
             return
+        taken = frozenset(name for hold in state.holds for name in hold.nodes)
+        chosen = self._choose(unit, found, taken, now)
+        if chosen is None:
+            return
+        state.holds.put(chosen)
+        state.holds.cover(unit.key, self._budgeting.coverable(unit, self._covered(unit, found, chosen, now)))
+        for key in unit.claims:
+            state.stale_reports[key] = None
+
+    def _choose(self, unit: Unit, found: Candidates, taken: frozenset[str], now: float) -> Hold | None:
+        """A hold where the unit can be soonest."""
+        state = self._state
+        if unit.key.kind == "group":
+            return self._gang_holds.choose(unit, now, self._ends, taken)
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
         choice = soonest_node(
             found,
             state.inventory,
             lambda name: self._could_run(pod, name, now),
             self._ends,
-            frozenset(hold.node for hold in state.holds),
+            taken,
         )
-        if choice is None:
-            return
-        state.holds.put(Hold(unit.key, choice.node, now, order(unit), ready_at=choice.ready_at))
-        state.holds.cover(unit.key, self._budgeting.coverable(unit, covered(found, state.inventory, choice.node)))
-        for key in unit.claims:
-            state.stale_reports[key] = None
+        return None if choice is None else Hold(unit.key, choice.node, now, order(unit), ready_at=choice.ready_at)
+
+    def _covered(self, unit: Unit, found: Candidates, hold: Hold, now: float) -> frozenset[DeviceId]:
+        if unit.key.kind == "group":
+            return self._gang_holds.covered(unit, hold, now)
+        return covered(found, self._state.inventory, hold.node)
 
     def _could_run(self, pod: Pod | None, node: str, now: float) -> bool:
         """Once what runs there is gone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,7 +13,7 @@ from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.engine.avoid import AvoidedNodes
 from dra_operator.engine.decisions import RecordEvent
 from dra_operator.engine.membership import owner_key
-from dra_operator.engine.names import EXTENDED_RESOURCE_PREFIX
+from dra_operator.engine.names import EXTENDED_RESOURCE_PREFIX, GROUP_LABEL
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.usage import Usage
 from dra_operator.engine.view import SeenClaim, View
@@ -22,6 +22,7 @@ from dra_operator.explain.classes import count_class
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.holds import Holds
+from dra_operator.queue.groups import GroupBook, Kind
 from dra_operator.queue.nodefit import NodeLedger
 from dra_operator.queue.pluginuse import PluginUse
 from dra_operator.queue.policies import PolicyBook
@@ -39,12 +40,13 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class HeldBefore:
-    """A hold as a report from before a restart tells it; `by_name`: victims were chosen for it."""
+    """A hold as a report from before a restart tells it; `by_name`: victims were chosen for it. `others`: further nodes of a gang's."""
 
     node: str
     since: float
     devices: frozenset[DeviceId]
     by_name: bool
+    others: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ class State:
     waited_before: dict[Key, float] = field(default_factory=dict)
     dirty_pods: dict[Key, None] = field(default_factory=dict)
     dirty_claims: dict[Key, None] = field(default_factory=dict)
+    dirty_groups: dict[Key, None] = field(default_factory=dict)
+    groups: GroupBook = field(default_factory=lambda: GroupBook(GROUP_LABEL))
     stale_reports: dict[Key, None] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
     events: list[RecordEvent] = field(default_factory=list)
@@ -120,6 +124,17 @@ class State:
     def touch(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
             self.dirty_pods[pod.key] = None
+
+    def enlist(self, kind: Kind, key: Key, labels: Mapping[str, str]) -> None:
+        """Follow which ClaimGroup a pod or claim belongs to."""
+        for group in self.groups.enlist(kind, key, labels):
+            self.dirty_groups[group] = None
+
+    def strike(self, kind: Kind, key: Key) -> None:
+        """The pod or claim is gone."""
+        group = self.groups.strike(kind, key)
+        if group is not None:
+            self.dirty_groups[group] = None
 
     def event(
         self, regarding: dict[str, str], type: Literal["Normal", "Warning"], reason: str, action: str, note: str

@@ -1,6 +1,6 @@
-"""Holds: free devices of one node set aside for a unit that is starved or whose victims are leaving (design §5).
+"""Holds: free devices of one node (a gang: a set of nodes) set aside for a unit that is starved or whose victims are leaving (design §5).
 
-A hold names a node and covers, of the devices there that the unit could use, the free ones: all that it still needs, and every one
+A hold names its nodes and covers, of the devices there that the unit could use, the free ones: all that it still needs, and every one
 that comes free while it needs more. Units that stand behind it in the queue may not use them.
 """
 
@@ -34,6 +34,12 @@ class Hold:
     ready_at: float | None = None
     written: bool = False
     priority: int = 0
+    others: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All of them; a gang's hold is on several."""
+        return (self.node, *self.others)
 
 
 class Holds:
@@ -137,7 +143,7 @@ def soonest_node(
             continue
         if not fits(record.name):
             continue
-        ready = _ready_at(found, inventory, record.name, missing, ends)
+        ready = ready_at(found, inventory, record.name, missing, ends)
         rank = (ready if ready is not None else float("inf"), missing, record.name)
         if best is None or rank < best[0]:
             best = rank, Choice(record.name, ready)
@@ -148,7 +154,7 @@ def soonest_node(
 _SOON = 1.0
 
 
-def _ready_at(
+def ready_at(
     found: Candidates, inventory: Inventory, node: str, missing: int, ends: Callable[[str], float | None]
 ) -> float | None:
     """When `missing` more candidates of the node are free, by known ends. 0 if none is missing."""

@@ -130,6 +130,30 @@ class NodeLedger:
             return Misfit("host port is taken")
         return None
 
+    def together(
+        self, pods: Iterable[Pod], name: str, *, empty: bool = False, without: frozenset[str] = frozenset()
+    ) -> bool:
+        """Can all these pods run on the node at once? As `misfit`, one on top of the other."""
+        kept = self._rooms.get(name)
+        room = self._rooms[name] = _Room() if kept is None or empty else kept
+        added: list[str] = []
+        try:
+            # Those of lower priority last: they do not stand in the way of the others.
+            for pod in sorted(pods, key=lambda pod: -pod.priority):
+                if self.misfit(pod, name, without=without) is not None:
+                    return False
+                if pod.meta.uid not in room.occupants:
+                    room.add(pod.meta.uid, _Occupant(name, pod.priority, pod.requests, pod.host_ports), 1)
+                    added.append(pod.meta.uid)
+            return True
+        finally:
+            for uid in added:
+                room.add(uid, room.occupants[uid], -1)
+            if kept is None:
+                del self._rooms[name]
+            else:
+                self._rooms[name] = kept
+
     def cost(self, pod: Pod, name: str) -> float:
         """How much of the node's allocatable the pod would take from lower-priority pods (0: nothing), as the largest share."""
         node, room = self._nodes.get(name), self._rooms.get(name)

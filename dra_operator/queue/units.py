@@ -1,4 +1,4 @@
-"""The unit: the smallest thing allocated all-or-nothing (design §1): the claims of one pod, or one bare claim."""
+"""The unit: the smallest thing allocated all-or-nothing (design §1): the claims of one pod, one bare claim, or a whole claim group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dra_operator.queue.budgets import Scope
 
 
 class UnitKey(NamedTuple):
-    """The pod, or the bare claim, that the unit is made of."""
+    """The pod, the bare claim, or the ClaimGroup that the unit is made of."""
 
-    kind: Literal["pod", "claim"]
+    kind: Literal["pod", "claim", "group"]
     subject: Key
 
 

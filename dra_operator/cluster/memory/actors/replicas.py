@@ -51,13 +51,15 @@ class DeploymentController(Workload):
         sets = self.owned(owner)
         name = f"{key.name}-{template_hash(dig(owner, 'spec', 'template') or {})}"
         current = next((item for item in sets if item["metadata"]["name"] == name), None)
+        # In a running cluster the hash is another; there, too, the template decides.
+        current = current or next((item for item in sets if _same_template(item, owner)), None)
         old = [item for item in sets if item is not current]
         if current is None:
             current = self._new_set(owner, name, old)
             if current is None:
                 return
         self._scale(owner, current, old)
-        self._tell(owner, self.owned(owner), name)
+        self._tell(owner, self.owned(owner), current["metadata"]["name"])
 
     def _new_set(self, owner: Object, name: str, old: list[Object]) -> Object | None:
         template: Object = clone(dig(owner, "spec", "template") or {})
@@ -132,6 +134,13 @@ class DeploymentController(Workload):
                 ),
             },
         )
+
+
+def _same_template(item: Object, owner: Object) -> bool:
+    """Whether a ReplicaSet makes the Deployment's pods; its template has the hash as a label on top."""
+    template = clone(dig(item, "spec", "template") or {})
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    return bool(labels.pop(HASH_LABEL, None)) and template == dig(owner, "spec", "template")
 
 
 def _replicas(item: Object) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dra_operator.api.meta import Key
-from dra_operator.cluster.memory.actors.objects import deleting, ready, terminal
+from dra_operator.cluster.memory.actors.objects import deleting, ready, terminal, uid
 from dra_operator.cluster.memory.actors.pod_templates import Workload, pod_from, template_hash
 from dra_operator.cluster.memory.identity import STATEFUL_SET_CONTROLLER
 from dra_operator.cluster.memory.values import Object, dig
@@ -16,6 +16,11 @@ class StatefulSetController(Workload):
     user = STATEFUL_SET_CONTROLLER
     owners = STATEFUL_SETS
     watches = {STATEFUL_SETS: 0.005, PODS: 0.005}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: By uid: the hash of the template at first sight, and the revision it has in the cluster it comes from.
+        self._brought: dict[str, tuple[str, str]] = {}
 
     def reconcile(self, resource: Resource, key: Key) -> None:
         owner = self.get(STATEFUL_SETS, key)
@@ -45,7 +50,7 @@ class StatefulSetController(Workload):
                 labels = {
                     "statefulset.kubernetes.io/pod-name": name,
                     "apps.kubernetes.io/pod-index": str(first + index),
-                    REVISION_LABEL: _revision(owner),
+                    REVISION_LABEL: self._revision(owner),
                 }
                 template = dig(owner, "spec", "template") or {}
                 body = pod_from(STATEFUL_SETS, owner, template, name=name, labels=labels)
@@ -76,15 +81,21 @@ class StatefulSetController(Workload):
                 continue
             if deleting(pod):
                 return
-            if (pod["metadata"].get("labels") or {}).get(REVISION_LABEL) != _revision(owner):
+            if (pod["metadata"].get("labels") or {}).get(REVISION_LABEL) != self._revision(owner):
                 self.delete(PODS, pod)
                 return
             if not ready(pod):
                 return
 
-
-def _revision(owner: Object) -> str:
-    return f"{owner['metadata']['name']}-{template_hash(dig(owner, 'spec', 'template') or {})}"
+    def _revision(self, owner: Object) -> str:
+        """What the pods of the present template are labelled with. A set from a running cluster brings the name with it."""
+        current = template_hash(dig(owner, "spec", "template") or {})
+        if uid(owner) not in self._brought:
+            revision = dig(owner, "status", "updateRevision")
+            settled = dig(owner, "status", "observedGeneration") == owner["metadata"].get("generation")
+            self._brought[uid(owner)] = (current, str(revision)) if revision and settled else ("", "")
+        template, revision = self._brought[uid(owner)]
+        return revision if template == current else f"{owner['metadata']['name']}-{current}"
 
 
 def _ordinal(name: str) -> int:

@@ -27,8 +27,8 @@ from dra_operator.queue.nodefit import UNSCHEDULABLE
 class Draft:
     """`classes`: those that are changed or new. `released`: UIDs of claims taken as free, `gone`: UIDs of pods taken as gone.
 
-    `another_node`: on one more node like one of those there are, empty. `uncordoned`: nodes taken as open. `edits`: what was changed that is neither in a claim nor in
-    a class.
+    `another_node`: on one more node like one of those there are, empty. `uncordoned`: nodes taken as open. `edits`: what was
+    changed that is neither in a claim nor in a class.
     """
 
     problem: Problem

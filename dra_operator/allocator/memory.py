@@ -6,11 +6,13 @@ Kept with the inventory and for as long as that lives; bounded, and forgotten wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
-from dra_operator.allocator.demand import Term, shape_of
-from dra_operator.allocator.plan import FilterSource, Plan, make_plan
-from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy
+from dra_operator.allocator.demand import Expectations
+from dra_operator.allocator.outlook import Outlook
+from dra_operator.allocator.plan import FilterSource, Plan, Way, make_plan
+from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy, UnitConstraint
 from dra_operator.allocator.results import Assembler
 from dra_operator.allocator.scoring import Score, best
 from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
@@ -32,6 +34,9 @@ _TABLES_KEPT = 16_384
 #: Solutions on one node that are compared; there are rarely more that differ.
 _COMPARED = 16
 
+#: Of up to so many preferred constraints all combinations are tried.
+_COMBINED = 4
+
 NOTHING: Mapping[DeviceId, Occupancy] = {}
 _NO_META = ObjectMeta.from_dict({})
 
@@ -48,8 +53,10 @@ class Found:
 class Known:
     """Everything derived from one plan."""
 
-    def __init__(self, plan: Plan, memory: Memory) -> None:
+    def __init__(self, plan: Plan, memory: Memory, problem: Problem) -> None:
         self.plan, self.memory = plan, memory
+        #: The claims and constraints the plan was made from; of equal claims the first.
+        self.claims, self.constraints = problem.claims, problem.constraints
         self.assembler = Assembler(plan, memory.inventory.features)
         #: Pools of which some device without a home matters to this plan.
         self.shared_pools: set[Pool] = set()
@@ -62,8 +69,8 @@ class Known:
         self.index: object = None
         #: `candidates.Candidates`, with the inventory's `published` it was made at.
         self.candidates: tuple[int, object] | None = None
+        self._strict: tuple[Known, ...] | None = None
         self._tables: dict[tuple[View, bool], Table] = {}
-        self._terms: dict[tuple[Demand, View], tuple[Term, ...]] = {}
 
     def table(self, view: View, as_published: bool) -> Table:
         key = (view, as_published)
@@ -82,10 +89,9 @@ class Known:
         return table
 
     def _forget_tables(self) -> None:
-        """Drop tables and expectations of views that no node has any more."""
+        """Drop tables of views that no node has any more."""
         live = {state.view for state in self.memory.inventory.states.populated()}
         self._tables = {key: table for key, table in self._tables.items() if key[0] in live}
-        self._terms.clear()
 
     def find(self, table: Table, start: Start, work: Work, exact: bool) -> Found:
         """Solutions from a start, remembered. Raises Stopped."""
@@ -108,31 +114,45 @@ class Known:
         held: int,
         forbidden: frozenset[DeviceId],
         strategy: Strategy,
-        demand: Demand | None,
+        outlook: Outlook | None,
         work: Work,
         ignore_usage: bool = False,
     ) -> tuple[Table, Found, Choice | None, Score | None]:
         """The best solution on one state, and how good it is. Raises Stopped."""
         exact = strategy is Strategy.FirstFit
-        table = self.table(view, exact)
         occupied = NOTHING if ignore_usage else self.memory.inventory.usage.by_device
-        start = make_start(table, used, shares, occupied, forbidden, held)
-        found = self.find(table, start, work, exact)
-        if not found.choices:
-            return table, found, None, None
-        terms = None if demand is None or exact else self.terms(demand, view)
-        choice, score = best(table, start, found.choices, strategy, terms)
-        return table, found, choice, score
+        verdict: tuple[Table, Found, Choice | None, Score | None] | None = None
+        for known in self._variants() if self.plan.preferred and not exact else (self,):
+            table = known.table(view, exact)
+            start = make_start(table, used, shares, occupied, forbidden, held)
+            found = known.find(table, start, work, exact)
+            if not found.choices:
+                verdict = verdict or (table, found, None, None)
+                continue
+            expected = () if outlook is None else outlook.expectations(self, view)
+            choice, score = best(table, start, found.choices, strategy, expected, self.plan.preferred)
+            if verdict is None or verdict[3] is None or (score.hard, score.soft) < (verdict[3].hard, verdict[3].soft):
+                verdict = table, found, choice, score
+        assert verdict is not None
+        return verdict
 
-    def terms(self, demand: Demand, view: View) -> tuple[Term, ...]:
-        """The expected demand, on one view."""
-        key = (demand, view)
-        known = self._terms.get(key)
-        if known is None:
-            if len(self._terms) > _TABLES_KEPT:
-                self._terms.clear()
-            known = self._terms[key] = self.memory.terms(demand, view)
-        return known
+    def _variants(self) -> tuple[Known, ...]:
+        """The plan with preferred constraints as required ones, in all combinations, and as it is."""
+        if self._strict is None:
+            preferred = self.plan.preferred
+            if len(preferred) <= _COMBINED:
+                sets = [items for size in range(1, len(preferred) + 1) for items in combinations(preferred, size)]
+            else:
+                # Too many to combine: give up the least important ones, one after another.
+                ordered = sorted(preferred, key=lambda item: -item.weight)
+                sets = [tuple(ordered[:size]) for size in range(1, len(ordered) + 1)]
+            variants = [self.memory.variant(self, items) for items in sets]
+            self._strict = (*(known for known in variants if known is not None), self)
+        return self._strict
+
+    def expectations(self, demand: Demand | None, view: View) -> Expectations:
+        """What is expected on one view, beside the demand given."""
+        return self.memory.outlook(demand).expectations(self, view)
 
     def tables(self) -> list[Table]:
         return list(self._tables.values())
@@ -146,6 +166,7 @@ class Memory(FilterSource):
         self.selectors = Selectors()
         self._filters: dict[tuple[int, tuple[str | None, ...]], Filter] = {}
         self._known: dict[object, Known] = {}
+        self._outlook: Outlook | None = None
         self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
 
     def known(self, problem: Problem) -> Known | Failed:
@@ -159,6 +180,12 @@ class Memory(FilterSource):
                 known.checked = self.inventory.class_version
                 return known
         return self._learn(key, problem)
+
+    def variant(self, known: Known, strict: tuple[UnitConstraint, ...]) -> Known | None:
+        """The same plan with some of its preferred constraints required."""
+        constraints = tuple(replace(item, required=True) if item in strict else item for item in known.constraints)
+        found = self.known(Problem(known.claims, constraints=constraints))
+        return None if isinstance(found, Failed) else found
 
     def forget(self, problem: Problem) -> None:
         """Drop what is known of a problem that was only tried and will not be asked again."""
@@ -176,7 +203,7 @@ class Memory(FilterSource):
             for old in list(self._known)[: _PLANS_KEPT // 2]:
                 del self._known[old]
         # The plan keeps the specs, so that their ids stay theirs.
-        known = self._known[key] = Known(plan, self)
+        known = self._known[key] = Known(plan, self, problem)
         return known
 
     def _current(self, plan: Plan) -> bool:
@@ -195,20 +222,25 @@ class Memory(FilterSource):
     def reads(self, expression: str) -> frozenset[Attribute] | None:
         return self.selectors.derived_reads(expression)
 
-    def terms(self, demand: Demand, view: View) -> tuple[Term, ...]:
-        """Each kind of claim expected, on one view; those that cannot be planned are left out."""
-        found: list[Term] = []
-        for spec, weight in demand.items:
-            problem = Problem((ResourceClaim(_NO_META, spec),))
-            known = self.known(problem)
+    def outlook(self, demand: Demand | None) -> Outlook:
+        """What to expect, as of now or not long ago."""
+        known = self._outlook
+        if known is None or known.demand is not demand or not known.current():
+            known = self._outlook = Outlook(self.inventory, demand, self._expected(demand))
+        return known
+
+    def _expected(self, demand: Demand | None) -> list[tuple[Known, Way, float]]:
+        """Each kind of claim expected; those that cannot be planned are left out."""
+        found: list[tuple[Known, Way, float]] = []
+        for spec, weight in () if demand is None else demand.items:
+            known = self.known(Problem((ResourceClaim(_NO_META, spec),)))
             if isinstance(known, Failed):
                 continue
-            table = known.table(view, False)
             for requirement in known.plan.requirements:
                 way = requirement.ways[0]
                 if not way.all and not way.admin:
-                    found.append((shape_of(table, way, way.count), weight))
-        return tuple(found)
+                    found.append((known, way, weight))
+        return found
 
     def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:
         """Forbidden devices as position masks by node, and those without a home. Worked out once per set and inventory version of

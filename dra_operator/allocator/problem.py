@@ -70,6 +70,8 @@ class Problem:
     `barred`: what single claims (by index) must not get; unlike forbidden devices these count as free. It does not concern requests
     for admin access or with mode All.
     `cost`: what choosing a node costs others, 0 = nothing; smaller is better, after the hard preferences.
+    `penalty`: added to what the strategy says of a node, in devices, never below 0: for what the devices alone do not show, such as
+    CPU that would be missing to use those left.
     `admin_access`: may claims of this namespace ask for admin access? (None: all, the API server has checked.)
     `ignore_usage`: as if nothing was allocated. `seed` goes into share IDs, which are the same for the same input.
     """
@@ -82,6 +84,7 @@ class Problem:
     forbidden: frozenset[DeviceId] = frozenset()
     barred: tuple[tuple[int, Bar], ...] = ()
     cost: Callable[[str], float] | None = None
+    penalty: Callable[[str], float] | None = None
     constraints: tuple[UnitConstraint, ...] = ()
     demand: Demand | None = None
     admin_access: Callable[[str], bool] | None = None

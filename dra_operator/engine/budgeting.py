@@ -81,6 +81,17 @@ class Budgeting:
         ]
         return gather([*self.quotas_used_up(ask).values(), *kept], self._bars, forbidden)
 
+    def kept(self, unit: Unit, pod: Pod | None, now: float) -> list[tuple[str, Devices]]:
+        """Free devices that reservations of these policies keep from the unit."""
+        ask = self._ask(unit, pod, now, _UNMOVED)
+        if ask is None:
+            return []
+        return [
+            (budget.key.policy, self._judge.keep(ask, number))
+            for number, (budget, members) in enumerate(ask.reserves)
+            if not members
+        ]
+
     def over_quota(self, unit: Unit, pod: Pod | None, now: float) -> bool:
         """Does it ask for more than a quota has left, whichever devices it would get?"""
         ask = self._ask(unit, pod, now, _UNMOVED)

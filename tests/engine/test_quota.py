@@ -242,7 +242,9 @@ def test_claims_that_are_not_managed_count() -> None:
 
 def test_admin_access_is_outside_quota_and_reservation() -> None:
     keep = policy("keep", claimSelector={"matchLabels": {"tier": "critical"}}, reserve=[quota(devices=4)])
-    stage = cluster(policy(quota=[quota(devices=0)]), keep, namespace("m", **{"resource.kubernetes.io/admin-access": "true"}))
+    stage = cluster(
+        policy(quota=[quota(devices=0)]), keep, namespace("m", **{"resource.kubernetes.io/admin-access": "true"})
+    )
     item = claim("m1", namespace="m")
     item["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
     stage.apply(item, pod("m1", "m1", namespace="m"))
@@ -403,7 +405,10 @@ def test_tainted_devices_are_not_free() -> None:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
         "metadata": {"name": "broken"},
-        "spec": {"deviceSelector": {"driver": GPU, "pool": "n1", "device": "gpu-0"}, "taint": {"key": "x", "effect": "NoSchedule"}},
+        "spec": {
+            "deviceSelector": {"driver": GPU, "pool": "n1", "device": "gpu-0"},
+            "taint": {"key": "x", "effect": "NoSchedule"},
+        },
     }
     stage = cluster(rule, policy("critical", **CRITICAL, reserve=[quota(devices=1)]), gpu_count=2)
     use(stage, "a1")

@@ -311,6 +311,16 @@ def test_a_quota_in_capacity_sums_what_devices_have() -> None:
     assert text in summary(stage, "a3")
 
 
+def test_other_devices_are_taken_where_a_capacity_would_be_exceeded() -> None:
+    other = gpus("n1", 2)
+    other["metadata"]["name"], other["spec"]["driver"] = "n1-npus", "npu.example.com"
+    objects = (node("n1"), sized("n1", "80Gi", "80Gi"), other, device_class(), device_class("any", "true"))
+    stage = Stage(*objects, namespace("a"), policy(quota=[quota(capacity={"memory": "100Gi"})]))
+    use(stage, "a1", 2, of="any")
+    stage.run(10)
+    assert set(stage.bound()) == {"a1"}
+
+
 def test_shared_devices_count_by_what_is_taken_of_them_or_once() -> None:
     def share(name: str) -> Object:
         item = claim(name, namespace="a")
@@ -447,6 +457,11 @@ def test_a_hold_does_not_cover_what_is_kept_for_others() -> None:
     stage.run(45)
     held = report(stage, "a2")["hold"]["devices"]
     assert len(held) == 1
+    use(stage, "a3")
+    stage.run(5)
+    assert report(stage, "a3")["reason"] == "Reserved"  # what is held is not there for the reservation
+    stage.delete("Pod", "a3", namespace="a")
+    stage.delete("ResourceClaim", "a3", namespace="a")
     use(stage, "b1", labels=TOP)
     stage.run(5)
     assert "b1" in stage.bound()
@@ -581,18 +596,30 @@ def test_a_quota_of_a_group_counts_all_its_members() -> None:
 
 
 def test_what_others_took_of_the_quota_ends_a_hold() -> None:
-    stage = cluster(policy(quota=[quota(devices=3)], preemption=NEVER), priority_class("high", 10), gpu_count=2)
+    """Nothing came free and no policy changed: the holder has to be looked at all the same."""
+    objects = (node("n2"), gpus("n2", 1), priority_class("high", 10))
+    stage = cluster(policy(quota=[quota(devices=2)], preemption=NEVER), *objects, gpu_count=2)
     use(stage, "b1", 2)
     stage.run(3)
     use(stage, "a1", 2)
     stage.run(40)
     assert report(stage, "a1").get("hold")
-    stage.apply(node("n2"), gpus("n2", 2))
-    use(stage, "a2", 2, priorityClassName="high")
+    use(stage, "a2", priorityClassName="high")
     stage.run(10)
     assert set(stage.bound()) == {"b1", "a2"}
     assert report(stage, "a1")["phase"] == "QuotaExceeded"
     assert "hold" not in report(stage, "a1")
+
+
+def test_a_claim_that_leaves_a_policy_gives_its_quota_back() -> None:
+    stage = cluster(policy(claimSelector={"matchLabels": {"tier": "low"}}, quota=[quota(devices=1)]))
+    for name in ("a1", "a2"):
+        use(stage, name, labels={"tier": "low"})
+    stage.run(5)
+    assert set(stage.bound()) == {"a1"}
+    stage.patch("ResourceClaim", "a1", {"metadata": {"labels": {"tier": "high"}}}, namespace="a")
+    stage.run(5)
+    assert set(stage.bound()) == {"a1", "a2"}
 
 
 # -- policies that mean nothing in part
@@ -691,6 +718,19 @@ def test_a_status_write_that_fails_is_tried_again() -> None:
     assert not found.get("status")
     stage.run(10)
     assert valid(stage)[:2] == ("False", "UnknownClass")
+
+
+def test_nobody_is_evicted_where_a_reservation_is_short() -> None:
+    """What would come free would have to stay free."""
+    stage = cluster(priority_class("high", 10), policy(preemption={"mode": "Always"}), gpu_count=2)
+    for name in ("a1", "a2"):
+        use(stage, name)
+    stage.run(5)
+    stage.apply(policy("critical", **CRITICAL, reserve=[quota(devices=1)]))
+    use(stage, "b1", priorityClassName="high")
+    stage.run(20)
+    assert set(stage.bound()) == {"a1", "a2"}
+    assert "no preemption: reserve[0] of policy critical keeps 1 free device" in summary(stage, "b1")
 
 
 def test_a_class_report_tells_what_is_reserved() -> None:

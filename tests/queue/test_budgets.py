@@ -213,6 +213,8 @@ def test_free_is_published_untainted_reachable_unused() -> None:
     assert free_of(world, reserve, plugged={"n2": {0: 5}}).free() == {1: 2}
     world.use("x", got("r0:n1/d1"))
     assert free_of(world, reserve).free() == {1: 3}
+    world.use("y", got("r0:n2/d1"))
+    assert free_of(world, reserve, cordoned=("n2",)).free() == {1: 1}
 
 
 def test_devices_of_several_nodes_count_once() -> None:

@@ -76,7 +76,7 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
     if unit is None:
         return Standpoint("Queued", *_not_a_unit(seen, state))
     if unit.victims:
-        text = f"{', '.join(unit.victims[:4])} make room; until then: {unit.message}"
+        text = f"waits for {', '.join(unit.victims[:4])} to make room; until then: {unit.message}"
         return Standpoint("Preempting", "WaitingForVictims", text, unit)
     if unit.reason == "QuotaExceeded":
         return Standpoint("QuotaExceeded", unit.reason, unit.message, unit)

@@ -1,19 +1,19 @@
-"""Expected demand: what a node could still take, before and after an allocation.
+"""Expected demand: what is asked for, and how much of it a node could still take.
 
-The strategy Fragmentation asks how much of what is typically asked for stops fitting (fragmentation gradient descent, Weng et al.,
-USENIX ATC 2023, counted in claims that fit instead of in GPUs that do not).
+The strategy Fragmentation asks how much of what is typically asked for stops fitting (after fragmentation gradient descent, Weng et
+al., USENIX ATC 2023, but counted in claims that fit instead of in GPUs that do not); `outlook` weighs the kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand
 from dra_operator.allocator.table import Table, positions
 from dra_operator.api.claims import ClaimSpec
 
-#: Without better knowledge: claims of these many devices of what is being asked for, equally often.
+#: Claims of so many devices are taken to be usual where nothing is known.
 TYPICAL_COUNTS = (1, 2, 4, 8)
 
 #: How many different claims an expectation distinguishes.
@@ -29,7 +29,7 @@ class Shape:
     `takes` and `limits`: what one of them consumes of a shareable device, and what that has in all, by position.
     """
 
-    __slots__ = ("_known", "count", "groups", "limits", "takes")
+    __slots__ = ("count", "groups", "limits", "takes")
 
     def __init__(
         self,
@@ -39,22 +39,15 @@ class Shape:
         limits: Mapping[int, tuple[int, ...]],
     ) -> None:
         self.count, self.groups, self.takes, self.limits = count, groups, takes, limits
-        self._known: dict[int, float] = {}
 
     def fitting(self, free: int, left: Left) -> float:
         """How many devices (or parts of them) such claims can still get."""
         if self.takes:
             return sum(self._shared(group & free, left) for group in self.groups)
-        known = self._known.get(free)
-        if known is None:
-            if len(self._known) > 4096:
-                self._known.clear()
-            count = self.count
-            known = 0.0
-            for group in self.groups:
-                known += (group & free).bit_count() // count * count
-            self._known[free] = known
-        return known
+        count, total = self.count, 0
+        for group in self.groups:
+            total += (group & free).bit_count() // count * count
+        return total
 
     def _shared(self, mask: int, left: Left) -> float:
         units, part = [], 0.0
@@ -79,15 +72,42 @@ class Shape:
         return usable // self.count * self.count * part
 
 
-#: A kind of claim and how often it is expected.
-Term = tuple[Shape, float]
+class Expectation:
+    """Kinds of claims expected on one view, each with its weight. Kinds that are alike there are counted as one."""
+
+    __slots__ = ("_known", "_parts", "_plain")
+
+    def __init__(self, parts: Iterable[tuple[Shape, float]]) -> None:
+        merged: dict[object, tuple[Shape, float]] = {}
+        for shape, weight in parts:
+            key = shape if shape.takes else (shape.count, shape.groups)
+            known = merged.get(key)
+            merged[key] = (shape, weight if known is None else known[1] + weight)
+        self._parts = tuple(merged.values())
+        self._plain = not any(shape.takes for shape, _ in self._parts)
+        self._known: dict[int, float] = {}
+
+    def fitting(self, free: int, left: Left) -> float:
+        """How much of it can still be served, each kind by itself, weighted."""
+        if not self._plain:
+            return sum([shape.fitting(free, left) * weight for shape, weight in self._parts])
+        total = self._known.get(free)
+        if total is None:
+            if len(self._known) > 4096:
+                self._known.clear()
+            total = self._known[free] = sum([shape.fitting(free, left) * weight for shape, weight in self._parts])
+        return total
 
 
-def fitting(terms: Sequence[Term], free: int, left: Left) -> float:
-    """How much of the expected demand can still be served, each kind by itself, weighted."""
+#: What is expected on one view, in parts that are shared between plans.
+Expectations = tuple[Expectation, ...]
+
+
+def fitting(expected: Expectations, free: int, left: Left) -> float:
+    """How much of what is expected can still be served."""
     total = 0.0
-    for shape, weight in terms:
-        total += shape.fitting(free, left) * weight
+    for part in expected:
+        total += part.fitting(free, left)
     return total
 
 
@@ -148,10 +168,3 @@ def _make_shape(table: Table, way: Way, count: int) -> Shape:
     takes = {order[bit]: column.takes[bit] for bit in range(len(order)) if (table.multi & column.usable) >> bit & 1}
     limits = {order[bit]: table.limits[bit] for bit in range(len(order)) if table.multi >> bit & 1}
     return Shape(max(count, 1), tuple(positions(table, group) for group in groups if group), takes, limits)
-
-
-def typical(table: Table, ways: Sequence[Way]) -> tuple[Term, ...]:
-    """The prior: claims of the usual sizes of what these ways ask for."""
-    return tuple(
-        (shape_of(table, way, count), 1.0) for way in ways if not way.all and not way.admin for count in TYPICAL_COUNTS
-    )

@@ -147,7 +147,7 @@ class Gathering:
             found = known.find(narrowed, start, self.work, exact)
             answer = None
             if found.choices and found.trouble is None:
-                terms = None if self.demand is None or exact else known.terms(self.demand, record.view)
+                terms = known.expectations(self.demand, record.view) if self.strategy is Strategy.Fragmentation else ()
                 answer = (narrowed, *best_choice(narrowed, start, found.choices, self.strategy, terms))
             self._found[key] = answer
         known_answer = self._found[key]

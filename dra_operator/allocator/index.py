@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dra_operator.allocator.memory import Known
-from dra_operator.allocator.problem import Demand, Failed, Strategy, Unsolved
+from dra_operator.allocator.outlook import Outlook
+from dra_operator.allocator.problem import Failed, Strategy, Unsolved
 from dra_operator.allocator.results import Picks, picks_of
 from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
@@ -53,8 +54,10 @@ class Answer:
 class Index:
     """`forbidden` are devices without a home; those of single nodes are the caller's business."""
 
-    def __init__(self, known: Known, strategy: Strategy, demand: Demand | None, forbidden: frozenset[DeviceId]) -> None:
-        self.known, self.strategy, self.demand, self.forbidden = known, strategy, demand, forbidden
+    def __init__(
+        self, known: Known, strategy: Strategy, outlook: Outlook | None, forbidden: frozenset[DeviceId]
+    ) -> None:
+        self.known, self.strategy, self.outlook, self.forbidden = known, strategy, outlook, forbidden
         self.answers: dict[State, Answer] = {}
         #: What was answered when nothing was solvable, with the inventory's version then.
         self.unsolved: tuple[int, Unsolved | Failed] | None = None
@@ -125,7 +128,7 @@ class Index:
         known = self.answers.get(state)
         if known is None:
             table, found, choice, score = self.known.judge(
-                state.view, state.used, state.shares, 0, self.forbidden, self.strategy, self.demand, work
+                state.view, state.used, state.shares, 0, self.forbidden, self.strategy, self.outlook, work
             )
             known = self.answers[state] = Answer(state, table, choice, score, found.trouble, found.excluded)
         return known
@@ -133,7 +136,7 @@ class Index:
     def answer_with_held(self, state: State, held: int, work: Work) -> Answer:
         """As `answer`, for a node of which some devices are forbidden. Raises Stopped."""
         table, found, choice, score = self.known.judge(
-            state.view, state.used, state.shares, held, self.forbidden, self.strategy, self.demand, work
+            state.view, state.used, state.shares, held, self.forbidden, self.strategy, self.outlook, work
         )
         return Answer(state, table, choice, score, found.trouble, found.excluded)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dra_operator.allocator.demand import Term, shape_of
-from dra_operator.allocator.plan import FilterSource, Plan, make_plan
+from dra_operator.allocator.demand import Expectations
+from dra_operator.allocator.outlook import Outlook
+from dra_operator.allocator.plan import FilterSource, Plan, Way, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy
 from dra_operator.allocator.results import Assembler
 from dra_operator.allocator.scoring import Score, best
@@ -63,7 +64,6 @@ class Known:
         #: `candidates.Candidates`, with the inventory's `published` it was made at.
         self.candidates: tuple[int, object] | None = None
         self._tables: dict[tuple[View, bool], Table] = {}
-        self._terms: dict[tuple[Demand, View], tuple[Term, ...]] = {}
 
     def table(self, view: View, as_published: bool) -> Table:
         key = (view, as_published)
@@ -82,10 +82,9 @@ class Known:
         return table
 
     def _forget_tables(self) -> None:
-        """Drop tables and expectations of views that no node has any more."""
+        """Drop tables of views that no node has any more."""
         live = {state.view for state in self.memory.inventory.states.populated()}
         self._tables = {key: table for key, table in self._tables.items() if key[0] in live}
-        self._terms.clear()
 
     def find(self, table: Table, start: Start, work: Work, exact: bool) -> Found:
         """Solutions from a start, remembered. Raises Stopped."""
@@ -108,7 +107,7 @@ class Known:
         held: int,
         forbidden: frozenset[DeviceId],
         strategy: Strategy,
-        demand: Demand | None,
+        outlook: Outlook | None,
         work: Work,
         ignore_usage: bool = False,
     ) -> tuple[Table, Found, Choice | None, Score | None]:
@@ -120,19 +119,13 @@ class Known:
         found = self.find(table, start, work, exact)
         if not found.choices:
             return table, found, None, None
-        terms = None if demand is None or exact else self.terms(demand, view)
-        choice, score = best(table, start, found.choices, strategy, terms)
+        expected = () if outlook is None else outlook.expectations(self, view)
+        choice, score = best(table, start, found.choices, strategy, expected)
         return table, found, choice, score
 
-    def terms(self, demand: Demand, view: View) -> tuple[Term, ...]:
-        """The expected demand, on one view."""
-        key = (demand, view)
-        known = self._terms.get(key)
-        if known is None:
-            if len(self._terms) > _TABLES_KEPT:
-                self._terms.clear()
-            known = self._terms[key] = self.memory.terms(demand, view)
-        return known
+    def expectations(self, demand: Demand | None, view: View) -> Expectations:
+        """What is expected on one view, beside the demand given."""
+        return self.memory.outlook(demand).expectations(self, view)
 
     def tables(self) -> list[Table]:
         return list(self._tables.values())
@@ -146,6 +139,7 @@ class Memory(FilterSource):
         self.selectors = Selectors()
         self._filters: dict[tuple[int, tuple[str | None, ...]], Filter] = {}
         self._known: dict[object, Known] = {}
+        self._outlook: Outlook | None = None
         self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
 
     def known(self, problem: Problem) -> Known | Failed:
@@ -193,20 +187,25 @@ class Memory(FilterSource):
     def reads(self, expression: str) -> frozenset[Attribute] | None:
         return self.selectors.derived_reads(expression)
 
-    def terms(self, demand: Demand, view: View) -> tuple[Term, ...]:
-        """Each kind of claim expected, on one view; those that cannot be planned are left out."""
-        found: list[Term] = []
-        for spec, weight in demand.items:
-            problem = Problem((ResourceClaim(_NO_META, spec),))
-            known = self.known(problem)
+    def outlook(self, demand: Demand | None) -> Outlook:
+        """What to expect, as of now or not long ago."""
+        known = self._outlook
+        if known is None or known.demand is not demand or not known.current():
+            known = self._outlook = Outlook(self.inventory, demand, self._expected(demand))
+        return known
+
+    def _expected(self, demand: Demand | None) -> list[tuple[Known, Way, float]]:
+        """Each kind of claim expected; those that cannot be planned are left out."""
+        found: list[tuple[Known, Way, float]] = []
+        for spec, weight in () if demand is None else demand.items:
+            known = self.known(Problem((ResourceClaim(_NO_META, spec),)))
             if isinstance(known, Failed):
                 continue
-            table = known.table(view, False)
             for requirement in known.plan.requirements:
                 way = requirement.ways[0]
                 if not way.all and not way.admin:
-                    found.append((shape_of(table, way, way.count), weight))
-        return tuple(found)
+                    found.append((known, way, weight))
+        return found
 
     def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:
         """Forbidden devices as position masks by node, and those without a home. Worked out once per set and inventory version of

@@ -60,6 +60,8 @@ class Problem:
     `needs_node` False: a bare claim, whose devices must be reachable from some node.
     `forbidden`: devices held or reserved for others (admin access does not mind). Keep one object as long as it holds.
     `cost`: what choosing a node costs others, 0 = nothing; smaller is better, after the hard preferences.
+    `penalty`: added to what the strategy says of a node, in devices, never below 0: for what the devices alone do not show, such as
+    CPU that would be missing to use those left.
     `admin_access`: may claims of this namespace ask for admin access? (None: all, the API server has checked.)
     `ignore_usage`: as if nothing was allocated. `seed` goes into share IDs, which are the same for the same input.
     """
@@ -71,6 +73,7 @@ class Problem:
     strategy: Strategy = Strategy.Fragmentation
     forbidden: frozenset[DeviceId] = frozenset()
     cost: Callable[[str], float] | None = None
+    penalty: Callable[[str], float] | None = None
     constraints: tuple[UnitConstraint, ...] = ()
     demand: Demand | None = None
     admin_access: Callable[[str], bool] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from dra_operator.allocator.demand import Left, Term, fitting, typical
+from dra_operator.allocator.demand import Expectations, Left, fitting
 from dra_operator.allocator.plan import Plan
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
@@ -27,21 +27,21 @@ class Score:
 
 
 def best(
-    table: Table, start: Start, choices: Sequence[Choice], strategy: Strategy, terms: tuple[Term, ...] | None
+    table: Table, start: Start, choices: Sequence[Choice], strategy: Strategy, expected: Expectations
 ) -> tuple[Choice, Score]:
-    """The best of a node's solutions, the first of equals. `terms`: the expected demand; None: typical sizes of the plan's own."""
-    judge = _Judge(table, start, strategy, terms)
+    """The best of a node's solutions, the first of equals. `expected`: the demand that Fragmentation minds."""
+    judge = _Judge(table, start, strategy, expected)
     scored = [(judge.score(choice), index) for index, choice in enumerate(choices)]
     score, index = min(scored, key=lambda item: (item[0].hard, item[0].soft, item[1]))
     return choices[index], score
 
 
 class _Judge:
-    def __init__(self, table: Table, start: Start, strategy: Strategy, terms: tuple[Term, ...] | None) -> None:
-        self.table, self.start, self.strategy, self.terms = table, start, strategy, terms
+    def __init__(self, table: Table, start: Start, strategy: Strategy, expected: Expectations) -> None:
+        self.table, self.start, self.strategy, self.expected = table, start, strategy, expected
         self.left: dict[int, tuple[int, ...]] = {table.order[bit]: amounts for bit, amounts in start.left}
         self.free = positions(table, start.free)
-        self.before: tuple[tuple[Term, ...], float] | None = None
+        self.before: float | None = None
 
     def score(self, choice: Choice) -> Score:
         table, sizes = self.table, self.table.sizes
@@ -66,16 +66,11 @@ class _Judge:
         if taken & table.multi:
             left = self._left_after(choice)
         if self.strategy is Strategy.Fragmentation:
-            terms, before = self._before(choice)
-            return round(before - fitting(terms, free, left), 6)
+            if self.before is None:
+                self.before = fitting(self.expected, self.free, self.left)
+            return round(self.before - fitting(self.expected, free, left), 6)
         room = self._room(free, left)
         return room if self.strategy is Strategy.Pack else -room
-
-    def _before(self, choice: Choice) -> tuple[tuple[Term, ...], float]:
-        if self.before is None:
-            terms = self.terms if self.terms is not None else typical(self.table, [way for way, _ in choice])
-            self.before = terms, fitting(terms, self.free, self.left)
-        return self.before
 
     def _left_after(self, choice: Choice) -> dict[int, tuple[int, ...]]:
         """What is left of shareable devices after a choice."""

@@ -7,6 +7,7 @@ Nodes are looked at one by one only where a caller's own conditions (`nodes`, `f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dra_operator.allocator.failures import failed_by
 from dra_operator.allocator.index import Answer, Index, Rank
@@ -77,6 +78,7 @@ class _Solver:
         self.unfit: set[str] = set()
         self.held, self.homeless = memory.held(problem.forbidden) if problem.forbidden else _NOTHING_HELD
         self.allowed = None if problem.nodes is None else frozenset(problem.nodes)
+        self.outlook = memory.outlook(problem.demand) if problem.strategy is Strategy.Fragmentation else None
 
     def at_once(self) -> Result | None:
         """The answer where no node has to be looked at by itself and one state is best; None: ask `solve`."""
@@ -85,6 +87,7 @@ class _Solver:
             self.allowed is not None
             or problem.fits is not None
             or problem.cost is not None
+            or problem.penalty is not None
             or self.held
             or problem.ignore_usage
             or problem.strategy is Strategy.FirstFit
@@ -124,19 +127,20 @@ class _Solver:
 
     def _index(self) -> Index:
         problem, known = self.problem, self.known
+        outlook = self.outlook
         index = known.index
         if (
             not isinstance(index, Index)
             or index.strategy is not problem.strategy
-            or index.demand is not problem.demand
+            or index.outlook is not outlook
             or index.forbidden != self.homeless
         ):
-            key = (problem.strategy, problem.demand, self.homeless)
+            key = (problem.strategy, outlook, self.homeless)
             index = known.indexes.get(key)
             if index is None:
                 if len(known.indexes) >= 8:
                     del known.indexes[next(iter(known.indexes))]
-                index = known.indexes[key] = Index(known, problem.strategy, problem.demand, self.homeless)
+                index = known.indexes[key] = Index(known, problem.strategy, outlook, self.homeless)
             assert isinstance(index, Index)
             known.index = index
         index.catch_up(self.work)
@@ -203,24 +207,34 @@ class _Solver:
                 place = self.inventory.nodes[name], answer
                 if chosen is None or self._order(place) < self._order(chosen):
                     chosen = place
-                if self.problem.cost is None or not self.problem.cost(name):
+                if self._free_of_charge(name):
+                    # Of nodes in one state that cost nothing the first by name is best.
                     break
         return chosen
 
     def _settled(self, chosen: Place, answer: Answer) -> bool:
         """Can no node of this state, nor of worse ones, be better?"""
-        best, rank = chosen[1].rank, answer.rank
-        assert best is not None
+        best, rank = self._order(chosen), answer.rank
         assert rank is not None
-        if self.problem.cost is None:
-            return rank > best
-        return rank[0] > best[0] or (not self.problem.cost(chosen[0].name) and rank > best)
+        # At best a node costs nothing.
+        return (rank[0], 0.0, *rank[1]) > best[:5]
 
-    def _order(self, place: Place) -> tuple[object, ...]:
+    def _free_of_charge(self, name: str) -> bool:
+        problem = self.problem
+        return (problem.cost is None or not problem.cost(name)) and (
+            problem.penalty is None or not problem.penalty(name)
+        )
+
+    def _order(self, place: Place) -> tuple[Any, ...]:
+        """Smaller is better: hard preferences, cost, preferred constraints, strategy, size, name."""
+        problem = self.problem
         record, answer = place
         assert answer.rank is not None
-        cost = 0.0 if self.problem.cost is None else self.problem.cost(record.name)
-        return answer.rank[0], cost, answer.rank[1], record.name
+        hard, (prefer, strategic, waste) = answer.rank
+        cost = 0.0 if problem.cost is None else problem.cost(record.name)
+        if problem.penalty is not None:
+            strategic += problem.penalty(record.name)
+        return hard, cost, prefer, strategic, waste, record.name
 
     def _acceptable(self, answer: Answer) -> Iterator[str]:
         """Nodes in the answer's state that may be taken, by name."""
@@ -268,7 +282,7 @@ class _Solver:
             if view not in answers:
                 try:
                     table, found, choice, score = self.known.judge(
-                        view, 0, (), 0, frozenset(), problem.strategy, None, self.work, ignore_usage=True
+                        view, 0, (), 0, frozenset(), problem.strategy, self.outlook, self.work, ignore_usage=True
                     )
                     answers[view] = Answer(state, table, choice, score, found.trouble, found.excluded)
                 except Stopped:

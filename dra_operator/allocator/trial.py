@@ -11,6 +11,7 @@ from dra_operator.allocator.problem import Failed, Problem, Strategy
 from dra_operator.allocator.search import Work
 from dra_operator.allocator.start import Start, make_start
 from dra_operator.allocator.table import Table
+from dra_operator.api.claims import Allocation
 from dra_operator.inventory import Inventory, Snapshot
 from dra_operator.inventory.views import NodeRecord, View
 
@@ -24,6 +25,7 @@ class Trial:
 
     def __init__(self, problem: Problem, inventory: Inventory, memory: Memory, known: Known) -> None:
         self._inventory, self._known = inventory, known
+        self._claims, self._seed = problem.claims, problem.seed
         self._exact = problem.strategy is Strategy.FirstFit
         self._work = Work(problem.work_budget)
         self.exhausted = False
@@ -59,6 +61,13 @@ class Trial:
             self.exhausted = True
             return False
         return bool(found.choices) and found.trouble is None
+
+    def allocations(self, record: NodeRecord) -> tuple[Allocation, ...]:
+        """A solution on a node that the unit fits on: one allocation a claim, in order."""
+        assert record.view is not None
+        table = self.table(record.view)
+        found = self._known.find(table, self.start(record), self._work, self._exact)
+        return self._known.assembler.allocations(self._claims, found.choices[0], table.order, record, self._seed)
 
 
 def trial(problem: Problem, snapshot: Snapshot) -> Trial | Failed:

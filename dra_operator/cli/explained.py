@@ -139,10 +139,9 @@ def _details(branch: Tree, step: Step, conjuncts: Sequence[ConjunctCount]) -> No
     if step.why in ("class", "request"):
         for each in conjuncts:
             if each.selector == step.index and (each.source == "request") == (step.why == "request") and each.rejects:
-                best = "" if each.best is None else f", best {each.best}"
                 only = "" if each.only == each.rejects else f", {each.only} of them it alone"
                 errors = f", fails on {each.errors}" if each.errors else ""
-                branch.add(f"{each.text}: rejects {each.rejects} of {each.of}{only}{errors}{best}")
+                branch.add(f"{each.text}: rejects {each.rejects} of {each.of}{only}{errors}{each.best_text}")
         return
     for text, count in step.details[:_DETAILS]:
         branch.add(f"{count}  {text}")

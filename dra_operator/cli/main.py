@@ -41,6 +41,7 @@ COMMANDS: tuple[Command, ...] = (
         "dra_operator.cli.simulate",
         "Run the engine on manifests and show what it decides.",
     ),
+    Command("explain", "dra_operator.cli.explain", "Say why a claim or pod waits, and what would fix it."),
     Command("solve", "dra_operator.cli.solve", "Answer allocation problems given as JSON."),
     Command("cel", "dra_operator.cli.cel", "Evaluate device selectors as the allocator would."),
     Command("lint", "dra_operator.cli.lint", "Say what in manifests will not work, and why."),

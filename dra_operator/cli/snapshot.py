@@ -88,4 +88,4 @@ def document(item: dict[str, Any]) -> str:
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     plain = type("Plain", (dumper,), {"ignore_aliases": lambda self, data: True})
-    return "---\n" + str(yaml.dump(item, Dumper=plain, sort_keys=False, allow_unicode=True, width=2**31))
+    return "---\n" + str(yaml.dump(item, Dumper=plain, sort_keys=False, allow_unicode=True, width=2**30))

@@ -76,6 +76,17 @@ class Budgeting:
         kept = [self._judge.keep(ask, number) for number, (_, members) in enumerate(ask.reserves) if not members]
         return self._bars.union([*self._quota_bars(ask), *kept])
 
+    def kept(self, unit: Unit, pod: Pod | None, now: float) -> list[tuple[str, Devices]]:
+        """Free devices that reservations of these policies keep from the unit."""
+        ask = self._ask(unit, pod, now, _UNMOVED)
+        if ask is None:
+            return []
+        return [
+            (budget.key.policy, self._judge.keep(ask, number))
+            for number, (budget, members) in enumerate(ask.reserves)
+            if not members
+        ]
+
     def over_quota(self, unit: Unit, pod: Pod | None, now: float) -> bool:
         """Does it ask for more than a quota has left, whichever devices it would get?"""
         ask = self._ask(unit, pod, now, _UNMOVED)
@@ -107,7 +118,14 @@ class Budgeting:
     # -- for the attempt
 
     def solve(
-        self, ask: Ask, pod: Pod | None, now: float, moving: frozenset[str], forbidden: Devices, *, remember: bool = True
+        self,
+        ask: Ask,
+        pod: Pod | None,
+        now: float,
+        moving: frozenset[str],
+        forbidden: Devices,
+        *,
+        remember: bool = True,
     ) -> Placed | Blocked:
         return self._placer.place(ask.unit, pod, now, moving=moving, forbidden=forbidden, remember=remember)
 
@@ -154,7 +172,9 @@ class Budgeting:
         budget = self.accounts.reserves[number]
         if not self._bars.shareable(budget):
             return []
-        return [device for device in self._state.inventory.usage.by_device if self.accounts.free.mask(device) >> number & 1]
+        return [
+            device for device in self._state.inventory.usage.by_device if self.accounts.free.mask(device) >> number & 1
+        ]
 
     def _ask(self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str]) -> Ask | None:
         """None where no budget concerns the unit."""
@@ -209,9 +229,7 @@ class _Attempt:
         return None
 
     def _solve(self, forbidden: Devices, *, remember: bool = True) -> Placed | Blocked:
-        return self._budgeting.solve(
-            self._ask, self._pod, self._now, self._moving, forbidden, remember=remember
-        )
+        return self._budgeting.solve(self._ask, self._pod, self._now, self._moving, forbidden, remember=remember)
 
 
 #: Searches for another solution before the budgets that were broken are held to be the reason.

@@ -57,7 +57,7 @@ class Engine:
         self._alarms = Alarms()
         self._placer = Placer(self._state)
         self._budgeting = Budgeting(self._state, self._placer)
-        self._explainer = Explainer(self._state, self._placer)
+        self._explainer = Explainer(self._state, self._placer, self._budgeting)
         self._reporter = Reporter(self._state, Details(self._state, self._explainer))
         self._class_reporter = ClassReporter(self._state, self._budgeting)
         self._policy_reporter = PolicyReporter(self._state, self._budgeting.accounts)

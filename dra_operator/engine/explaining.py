@@ -5,13 +5,14 @@ What the words and counts are is `explain`'s; here is who has the devices, who h
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Problem, Strategy
-from dra_operator.api.claims import POD_CLAIM_NAME, Allocation
+from dra_operator.api.claims import POD_CLAIM_NAME, Allocation, ResourceClaim
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key, format_time
+from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.membership import Standing, membership
 from dra_operator.engine.phases import Standpoint, device_entries, node_of, standpoint, unit_of
 from dra_operator.engine.placing import Placer
@@ -23,13 +24,15 @@ from dra_operator.explain.account import Account, ClaimAccount
 from dra_operator.explain.drafts import Effort
 from dra_operator.explain.explaining import explain
 from dra_operator.explain.explanation import Explanation, listed
-from dra_operator.explain.situation import Holding, Kept, Situation
+from dra_operator.explain.situation import Ahead, Holding, Kept, Permits, Situation
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit, UnitKey, order
 
 _WAITING = frozenset({"Queued", "Starved", "Unsatisfiable", "Preempting", "QuotaExceeded"})
+#: What comes free is not for units that wait for this.
+_NOT_SERVED = frozenset({"QuotaExceeded", "WriteRefused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ class _Forbidden:
 class Explainer:
     """Reads the state, changes nothing."""
 
-    def __init__(self, state: State, placer: Placer) -> None:
-        self._state, self._placer = state, placer
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting) -> None:
+        self._state, self._placer, self._budgeting = state, placer, budgeting
 
     # -- what is asked for by name
 
@@ -128,8 +131,72 @@ class Explainer:
             empty_misfit=lambda other, node: state.ledger.misfit(other, node, empty=True),
             holding=self.holding,
             kept=forbidden.kept,
+            permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
+            quota_users=lambda: self._quota_users(unit),
+            ahead=lambda: self._ahead(unit, now),
             blocker=blocker,
         )
+
+    def _permits(self, unit: Unit, todo: list[SeenClaim], now: float) -> Permits:
+        def permits(
+            claims: Sequence[ResourceClaim], allocations: Sequence[Allocation], released: frozenset[str]
+        ) -> str | None:
+            pairs = [
+                (replace(seen, claim=claim), allocation)
+                for seen, claim, allocation in zip(todo, claims, allocations, strict=True)
+            ]
+            refused = self._budgeting.permits(unit, pairs, now, without=released)
+            return None if refused is None else refused.message
+
+        return permits
+
+    def _ahead(self, unit: Unit, now: float) -> list[Ahead]:
+        """Units that come before it and want some of the same devices."""
+        state = self._state
+        mine = self._placer.candidates(unit)
+        if mine is None:
+            return []
+        overlaps: dict[tuple[bytes, ...], bool] = {}
+        found = []
+        for other in sorted(state.waiting.values(), key=order):
+            if other.key == unit.key or order(other) >= order(unit):
+                continue
+            if other.impossible or other.not_before > now or other.reason in _NOT_SERVED:
+                continue
+            specs = tuple(state.view.claims[key].spec_key for key in other.claims)
+            if specs not in overlaps:
+                theirs = self._placer.candidates(other)
+                overlaps[specs] = theirs is not None and theirs.overlaps(mine)
+            if overlaps[specs]:
+                found.append(self._one_ahead(other, now))
+        return found
+
+    def _one_ahead(self, unit: Unit, now: float) -> Ahead:
+        state = self._state
+        pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        seen = [state.view.claims[key] for key in unit.claims]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
+        hold = state.holds.get(unit.key)
+        problem = Problem(
+            claims=tuple(claim.claim for claim in seen if not claim.allocated),
+            nodes=self._placer.candidate_nodes(unit, pod),
+            needs_node=pod is not None,
+            strategy=Strategy(state.terms(unit)[1].placement.strategy),
+            forbidden=state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now)),
+        )
+        misfit = self._misfit(fixed, {} if pod is None else state.avoided_nodes(pod, now))
+        return Ahead(problem, pod, misfit, frozenset() if hold is None else hold.devices | hold.wanted)
+
+    def _quota_users(self, unit: Unit) -> list[Holding]:
+        """Those of the unit's namespace who have devices; whether they count to its quota is found out by trying."""
+        namespace = unit.key.subject.namespace
+        found: dict[tuple[str, ...], Holding] = {}
+        for key, seen in self._state.view.claims.items():
+            if key.namespace == namespace and seen.allocated and key not in unit.claims:
+                holding = self.holding(seen.uid)
+                if holding is not None:
+                    found.setdefault(holding.claims, holding)
+        return list(found.values())
 
     def _misfit(
         self, fixed: list[Allocation], avoided: dict[str, str]
@@ -245,7 +312,7 @@ class Explainer:
         state = self._state
         if state.settings.mode == "allocate":
             devices = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
-            return _Forbidden(devices, self._holder_of)
+            return self._with_reserved(unit, pod, now, _Forbidden(devices, self._holder_of))
         # An observer makes no holds; those in force are told by the reports of the operator that made them.
         kept: dict[DeviceId, Kept] = {}
         for key, hold in state.held_before.items():
@@ -256,7 +323,19 @@ class Explainer:
             if order(other) < order(unit) or (hold.by_name and unit.priority <= other.priority):
                 for device in hold.devices:
                     kept[device] = Kept(f"{other.key.kind} {other.key.subject}", priority=other.priority)
-        return _Forbidden(frozenset(kept), kept.get)
+        return self._with_reserved(unit, pod, now, _Forbidden(frozenset(kept), kept.get))
+
+    def _with_reserved(self, unit: Unit, pod: Pod | None, now: float, held: _Forbidden) -> _Forbidden:
+        """Reservations keep a number of devices; which ones is shown only where they are what the unit waits for."""
+        if unit.reason != "Reserved":
+            return held
+        by_policy = {device: policy for policy, devices in self._budgeting.kept(unit, pod, now) for device in devices}
+
+        def kept(device: DeviceId) -> Kept | None:
+            policy = by_policy.get(device)
+            return held.kept(device) if policy is None else Kept(f"policy {policy}", reserved=True)
+
+        return _Forbidden(held.devices | by_policy.keys(), kept)
 
     def _holder_of(self, device: DeviceId) -> Kept | None:
         key = self._state.holds.holder_of(device)

@@ -24,6 +24,7 @@ class Holding:
         self._orphans: dict[str, None] = {}
         self._members: dict[str, tuple[str, ...]] = {}
         self._unsettled: dict[str, None] = {}
+        self._terms = 0
 
     @property
     def unsettled(self) -> bool:
@@ -31,8 +32,11 @@ class Holding:
         return bool(self._unsettled)
 
     def settle(self) -> None:
-        """Look again at those that were out of it for a write: it may be over by now."""
-        if self._unsettled:
+        """Look again at those that were out of it for a write: it may be over by now. And at all when policies or priorities changed."""
+        if self._terms != self._state.term_changes:
+            self._terms = self._state.term_changes
+            self.refresh([key for key, seen in self._state.view.claims.items() if seen.allocated])
+        elif self._unsettled:
             known = (self._state.view.claim_by_uid(uid) for uid in tuple(self._unsettled))
             self.refresh([seen.key for seen in known if seen is not None])
 

@@ -271,6 +271,7 @@ class Intake:
         old = self._state.view.namespaces.get(namespace.meta.name)
         self._state.view.namespaces[namespace.meta.name] = namespace
         if old is None or old.meta.labels != namespace.meta.labels:
+            self._state.term_changes += 1
             self._state.relaid()
 
     def _remove_namespace(self, key: Key) -> None:
@@ -278,10 +279,12 @@ class Intake:
 
     def _remove_priority_class(self, key: Key) -> None:
         self._state.view.priority_classes.pop(key.name, None)
+        self._state.term_changes += 1
 
     def _apply_priority_class(self, raw: Raw) -> None:
         found = PriorityClass.from_dict(raw)
         self._state.view.priority_classes[found.meta.name] = found
+        self._state.term_changes += 1
 
     def _apply_budget(self, raw: Raw) -> None:
         if self._state.budgets.apply(raw):
@@ -327,6 +330,7 @@ class Intake:
 
     def _policies_changed(self) -> None:
         state = self._state
+        state.term_changes += 1
         state.relaid()
         for key, seen in state.view.claims.items():
             if seen.managed and not seen.allocated:

@@ -89,9 +89,7 @@ class Judge:
         for index, claim in enumerate(claims):
             for budget in accounts.budgets_of(claim):
                 members.setdefault(budget, set()).add(index)
-        quotas = tuple(
-            (budget, frozenset(found)) for budget, found in members.items() if budget.key.field == "quota"
-        )
+        quotas = tuple((budget, frozenset(found)) for budget, found in members.items() if budget.key.field == "quota")
         reserves = tuple((budget, frozenset(members.get(budget, ()))) for budget in accounts.reserves)
         ask = Ask(unit, claims, quotas, reserves, moving, ends_at(pod, now))
         return ask if quotas or any(not ask.concerns_all(found) for _, found in reserves) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dra_operator.api.meta import Key, format_time
 from dra_operator.api.reports import ClaimReport, claim_report_body, condition
@@ -44,13 +44,26 @@ class _Report:
     starved_at: float | None = None
 
 
+class _Due(NamedTuple):
+    """When a stale report is to be looked at again: while no placement is under way, and while some are."""
+
+    quiet: float
+    busy: float
+
+    def at(self, quiet: bool) -> float:
+        return self.quiet if quiet else self.busy
+
+
+_WHEN_ANSWERED = _Due(float("inf"), float("inf"))
+
+
 class Reporter:
     """Follows claims' phases and writes the reports that are due."""
 
     def __init__(self, state: State, details: Details) -> None:
         self._state, self._details = state, details
         self._reports: dict[Key, _Report] = {}
-        self._stale: dict[Key, None] = {}
+        self._stale: dict[Key, _Due | None] = {}
         self._journal: list[PhaseChange] = []
         self._next: float | None = None
         self._by_id: dict[int, Key] = {}
@@ -134,10 +147,13 @@ class Reporter:
     def write(self, now: float, *, quiet: bool) -> list[Decision]:
         """The reports that are due. `quiet`: no placement is under way, so the lazy ones do not slow any."""
         fresh, self._state.stale_reports = self._state.stale_reports, {}
-        self._stale.update(fresh)
+        self._stale.update(dict.fromkeys(fresh))
         decisions: list[Decision] = []
         self._next = None
-        for key in list(self._stale):
+        for key, due in list(self._stale.items()):
+            if due is not None and due.at(quiet) > now:
+                self._wake_at(due.at(quiet))
+                continue
             seen = self._state.view.claims.get(key)
             report = self._reports.setdefault(key, _Report())
             if seen is None or not seen.managed:
@@ -145,6 +161,7 @@ class Reporter:
                 continue
             found = self._follow(key, report, seen, now)
             if report.sent is not None:
+                self._stale[key] = _WHEN_ANSWERED
                 continue
             status = self._status(seen, found, report, now)
             if _same(status, report.status) and report.version is not None and report.owner == seen.uid:
@@ -153,29 +170,38 @@ class Reporter:
                 continue
             if report.stale_since is None:
                 report.stale_since = now
-            due = self._due(report, status, quiet)
-            if due > now or len(decisions) >= self._state.settings.report_burst:
-                self._next = min(due if due > now else now + 0.05, self._next or due + 3600)
-                continue
-            if not self._explain(seen, found, report, status, now, quiet=quiet):
-                continue
-            decisions.append(self._send(key, report, seen, status, now))
+            due = self._stale[key] = self._due(report, status)
+            if due.at(quiet) > now:
+                self._wake_at(due.at(quiet))
+            elif len(decisions) >= self._state.settings.report_burst:
+                self._wake_at(now + 0.05)
+            elif (later := self._explain(seen, found, report, status, now, quiet=quiet)) is not None:
+                self._stale[key] = _Due(later, later)
+                self._wake_at(later)
+            else:
+                decisions.append(self._send(key, report, seen, status, now))
+                self._stale[key] = _WHEN_ANSWERED
+        if self._stale and not quiet:
+            self._wake_at(now + self._state.settings.report_settle)
         return decisions
+
+    def _wake_at(self, at: float) -> None:
+        if at != float("inf"):
+            self._next = at if self._next is None else min(at, self._next)
 
     def _explain(
         self, seen: SeenClaim, found: Standpoint, report: _Report, status: dict[str, Any], now: float, *, quiet: bool
-    ) -> bool:
-        """Add the details of the explanation; False if the report had better wait for them."""
+    ) -> float | None:
+        """Add the details of the explanation; a time if the report had better wait for them until then."""
         unit = found.unit
         if unit is None or unit.key not in self._state.waiting or seen.allocated or seen.error is not None:
-            return True
+            return None
         try:
             status["explanation"] = self._details.of(seen, unit, found.message, now, quiet=quiet)
         except NotYet as later:
             if not (_new_avoid(status, report.status) or _new_hold(status, report.status)):
-                self._next = min(later.at, self._next or later.at)
-                return False
-        return True
+                return later.at
+        return None
 
     def next_wake(self) -> float | None:
         return self._next
@@ -196,19 +222,19 @@ class Reporter:
         self._by_id[report.sent] = key
         return [DeleteReport(report.sent, "ClaimReport", key, report.uid)]
 
-    def _due(self, report: _Report, status: dict[str, Any], quiet: bool) -> float:
+    def _due(self, report: _Report, status: dict[str, Any]) -> _Due:
         settings = self._state.settings
         stale_since = report.stale_since or 0.0
         if _new_avoid(status, report.status) or _new_hold(status, report.status):
-            return stale_since
+            return _Due(stale_since, stale_since)
         spaced = report.written_at + settings.report_spacing
         same_phase = status["phase"] == report.status.get("phase") and status.get("reason") == report.status.get(
             "reason"
         )
         if status["phase"] in URGENT and not same_phase:
-            return max(report.since + settings.report_soon, spaced)
-        delay = settings.report_settle if quiet else settings.report_lazy
-        return max(stale_since + delay, spaced)
+            soon = max(report.since + settings.report_soon, spaced)
+            return _Due(soon, soon)
+        return _Due(max(stale_since + settings.report_settle, spaced), max(stale_since + settings.report_lazy, spaced))
 
     def _send(self, key: Key, report: _Report, seen: SeenClaim, status: dict[str, Any], now: float) -> Decision:
         report.sent = self._state.writes.next_id()

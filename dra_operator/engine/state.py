@@ -56,7 +56,8 @@ class State:
     `timed_out`: when a ClaimGroup last gave up.
 
     `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
-    room on nodes. Devices that come free are followed by `usage` and wake those only that could use them.
+    room on nodes, `term_changes` what policies and priorities say. Devices that come free are followed by `usage` and wake those only
+    that could use them.
     """
 
     settings: EngineSettings
@@ -85,6 +86,7 @@ class State:
     held_before: dict[Key, HeldBefore] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
     budget_changes: int = 0
+    term_changes: int = 0
     preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
     plugins: PluginUse = field(default_factory=PluginUse)

@@ -71,11 +71,12 @@ def _detail(item: RequestExplanation, step: Step) -> str:
             for each in item.conjuncts
             if each.selector == step.index and (each.source == "request") == (step.why == "request") and each.rejects
         ]
-        if not telling or (step.why == "class" and telling[0].best is not None and "driver" in telling[0].text):
+        if not telling:
             return ""
         most = max(telling, key=lambda each: each.rejects)
-        best = "" if most.best is None else f", best {most.best}"
-        return f" ({most.text}: {most.rejects}{best})"
+        if step.why == "class" and most.best is None:
+            return ""  # devices of other drivers; nobody is surprised
+        return f" ({most.text}: {counted(most.rejects, 'device')}{most.best_text})"
     if not step.details:
         return ""
     return f" ({step.details[0][0]})" if len(step.details) == 1 else f" (most: {step.details[0][0]})"

@@ -77,7 +77,8 @@ class Terms:
             rejects=sum(item.devices for item in failing),
             errors=sum(item.devices for item in failing if isinstance(item.by_term[number], str)),
             only=sum(item.devices for item in failing if item.fails_only() == number),
-            best=self._best(term.conjunct, asked),
+            best=None if term.guard else self._best(term.conjunct, asked, failing),
+            ordered=term.conjunct.comparison is not None and term.conjunct.comparison.operator in ORDERED,
         )
 
     def _is_asked(self, number: int, item: Verdicts) -> bool:
@@ -92,12 +93,12 @@ class Terms:
                 return False
         return True
 
-    def _best(self, conjunct: Conjunct, asked: Iterable[Verdicts]) -> str | None:
+    def _best(self, conjunct: Conjunct, asked: Iterable[Verdicts], failing: Iterable[Verdicts]) -> str | None:
         comparison = conjunct.comparison
         if comparison is None:
             return None
         seen: Counter[Any] = Counter()
-        for item in asked:
+        for item in asked if comparison.operator in ORDERED else failing:
             value = conjunct.seen(self.bound[item.kind])
             if value is not None and not isinstance(value, tuple | dict):
                 seen[_hashable(value)] += item.devices

@@ -12,20 +12,23 @@ from dataclasses import dataclass, field, replace
 from dra_operator.allocator import Failed, Problem, Solved, Strategy, Trial, attempt, solve, trial
 from dra_operator.allocator.memory import memory_of
 from dra_operator.allocator.plan import Way
-from dra_operator.api.claims import ClaimSpec, DeviceClass, RequestDetail
+from dra_operator.api.claims import Allocation, ClaimSpec, DeviceClass, RequestDetail
 from dra_operator.api.core import Pod
+from dra_operator.api.taints import Toleration
 from dra_operator.explain.explanation import Edit
 from dra_operator.explain.looking import Look, Place
-from dra_operator.explain.situation import NONE_GONE, Situation
+from dra_operator.explain.situation import NONE_GONE, NodeFit, Situation
+from dra_operator.inventory.snapshot import Revert
 from dra_operator.inventory.views import NodeRecord
+from dra_operator.queue.nodefit import UNSCHEDULABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """`classes`: those that are changed or new. `released`: UIDs of claims taken as free, `gone`: UIDs of pods taken as gone.
 
-    `another_node`: on one more node like one of those there are, empty. `edits`: what was changed that is neither in a claim nor in
-    a class.
+    `another_node`: on one more node like one of those there are, empty. `uncordoned`: nodes taken as open. `edits`: what was
+    changed that is neither in a claim nor in a class.
     """
 
     problem: Problem
@@ -34,7 +37,13 @@ class Draft:
     released: frozenset[str] = frozenset()
     gone: frozenset[str] = NONE_GONE
     another_node: bool = False
+    uncordoned: frozenset[str] = frozenset()
     edits: tuple[Edit, ...] = ()
+
+    @property
+    def helps_others(self) -> bool:
+        """Does it change what there is, and not only what the unit asks for? Then those before it are served first."""
+        return bool(self.released or self.classes or self.uncordoned or self.another_node)
 
     def with_spec(self, claim: int, spec: ClaimSpec) -> Draft:
         claims = list(self.problem.claims)
@@ -91,7 +100,8 @@ def both(first: Apply, second: Apply) -> Apply:
 class Effort:
     """How much work looking for fixes may be. `drafts` are tried at most, each on `spots` kinds of nodes, with `steps` of search.
 
-    `places`: nodes on which somebody's devices are freed to see whether that helps. `learn`: may attributes be compared that
+    `places`: nodes on which somebody's devices are freed to see whether that helps. `ahead`: units before it in the queue that are
+    served first by what comes free; if there are more of them, nothing is told of such changes. `learn`: may attributes be compared that
     nobody compares so far? Equal nodes are told apart by them from then on, which a running operator does not want.
     """
 
@@ -99,20 +109,22 @@ class Effort:
     spots: int
     steps: int
     places: int
+    ahead: int
     learn: bool
 
 
 #: Beside the allocation of others.
-BRIEF = Effort(drafts=32, spots=64, steps=10_000, places=4, learn=False)
+BRIEF = Effort(drafts=32, spots=64, steps=10_000, places=4, ahead=8, learn=False)
 #: For somebody who asked.
-THOROUGH = Effort(drafts=240, spots=100_000, steps=100_000, places=16, learn=True)
+THOROUGH = Effort(drafts=240, spots=100_000, steps=100_000, places=16, ahead=64, learn=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The unit fits on `node` (None: bare claims with devices that any node reaches)."""
+    """The unit fits on `node` (None: bare claims with devices that any node reaches). `allocations` only where somebody asks for them."""
 
     node: str | None
+    allocations: tuple[Allocation, ...] = ()
 
 
 class Bench:
@@ -126,6 +138,9 @@ class Bench:
         self.tried = 0
         #: Nodes with devices that the draft under trial releases.
         self._touched: tuple[str, ...] = ()
+        ahead = situation.ahead()
+        self.ahead = ahead[: effort.ahead]
+        self.crowded = len(ahead) > effort.ahead
 
     @property
     def start(self) -> Draft:
@@ -136,6 +151,20 @@ class Bench:
         """Where the unit fits once changed; None if nowhere, or if that could not be found out."""
         self.left -= 1
         self.tried += 1
+        if draft.helps_others and self.crowded:
+            return None
+        found = self._solve(draft)
+        permits = self.situation.permits
+        if found is None or permits is None:
+            return found
+        return None if permits(draft.problem.claims, found.allocations, draft.released) else found
+
+    @property
+    def has_devices(self) -> bool:
+        """Does the unit fit as things are, but for budgets?"""
+        return self._solve(self.start) is not None
+
+    def _solve(self, draft: Draft) -> Fits | None:
         with self._changed(draft) as problem:
             if draft.another_node:
                 return self._on_another_node(problem, draft)
@@ -151,7 +180,7 @@ class Bench:
 
     def fits_on(self, draft: Draft, record: NodeRecord) -> bool:
         """Does it fit on this node? Does not count as a draft tried."""
-        if self.misfits(draft, record.name):
+        if self.misfits(draft, record.name) or (draft.helps_others and self.crowded):
             return False
         with self._changed(draft) as problem:
             asked = trial(problem, self.snapshot)
@@ -177,7 +206,7 @@ class Bench:
             return True
         if draft.pod is None or self.situation.misfit is None:
             return False
-        return self.situation.misfit(draft.pod, node, draft.gone) is not None
+        return self.situation.misfit(_open_to(draft, draft.pod, node), node, draft.gone) is not None
 
     def _search(self, asked: Trial, draft: Draft) -> Fits | None:
         for number, records in enumerate(self._spots()):
@@ -185,9 +214,9 @@ class Bench:
                 return None
             if not asked.fits(records[0]):
                 continue
-            node = next((record.name for record in records if not self.misfits(draft, record.name)), None)
-            if node is not None:
-                return Fits(node)
+            record = next((record for record in records if not self.misfits(draft, record.name)), None)
+            if record is not None:
+                return Fits(record.name, () if self.situation.permits is None else asked.allocations(record))
         return None
 
     def _spots(self) -> Iterator[list[NodeRecord]]:
@@ -206,16 +235,22 @@ class Bench:
     def _first_fit(self, problem: Problem, draft: Draft) -> Fits | None:
         found = attempt(replace(problem, fits=lambda name: not self.misfits(draft, name), cost=None), self.snapshot)
         self._forget(problem)
-        return None if found is None else Fits(found.node)
+        return None if found is None else Fits(found.node, found.allocations)
 
     def _on_another_node(self, problem: Problem, draft: Draft) -> Fits | None:
         """On an empty node like one that exists; its devices must be its own, for only those would come with it."""
+        if self.situation.permits is not None:
+            return None  # nobody can tell which budgets devices count to that are not there
+        found = self._on_empty(problem, draft.pod)
+        self._forget(problem)
+        return found
+
+    def _on_empty(self, problem: Problem, pod: Pod | None, node: str | None = None) -> Fits | None:
         misfit = self.situation.empty_misfit
-        pod = draft.pod
         found = solve(
             replace(
                 problem,
-                nodes=None,
+                nodes=None if node is None else [node],
                 fits=None if pod is None or misfit is None else lambda name: misfit(pod, name) is None,
                 cost=None,
                 forbidden=frozenset(),
@@ -223,14 +258,16 @@ class Bench:
             ),
             self.snapshot,
         )
-        self._forget(problem)
         if not isinstance(found, Solved) or found.node is None:
             return None
-        inventory = self.snapshot.inventory
-        record = inventory.nodes[found.node]
-        own = {offer.id for offer in record.offers if offer.home == found.node}
+        record = self.snapshot.inventory.nodes[found.node]
+        own = {tuple(offer.id) for offer in record.offers if offer.home == found.node}
         taken = {(item.driver, item.pool, item.device) for each in found.allocations for item in each.results}
-        return Fits(found.node) if taken <= {tuple(device) for device in own} else None
+        return Fits(found.node) if taken <= own else None
+
+    def nodes_needed(self, node: str) -> int:
+        """How many empty nodes like this one are enough for the unit, however those before it share in them."""
+        return 1 + sum(self._on_empty(other.problem, other.pod, node) is not None for other in self.ahead)
 
     # -- changing and taking back ----------------------------------------------------------------------------------
 
@@ -247,6 +284,8 @@ class Bench:
         reverts = [self.snapshot.release(uid) for uid in sorted(draft.released)]
         inventory.classes.update(draft.classes)
         try:
+            if draft.helps_others and not draft.another_node:
+                problem = self._serve_others(problem, draft, reverts)
             yield problem
         finally:
             for name, device_class in before.items():
@@ -256,6 +295,31 @@ class Bench:
                     inventory.classes[name] = device_class
             for revert in reversed(reverts):
                 revert()
+
+    def _serve_others(self, problem: Problem, draft: Draft, reverts: list[Revert]) -> Problem:
+        """Those before the unit get what they can use of the change; what was held for them is free then."""
+        for number, other in enumerate(self.ahead):
+            theirs = other.problem
+            if draft.classes:
+                theirs = replace(
+                    theirs, claims=tuple(replace(claim, spec=replace(claim.spec)) for claim in theirs.claims)
+                )
+            pod, misfit = other.pod, other.misfit
+            if pod is not None and misfit is not None:
+
+                def fits(name: str, pod: Pod = pod, misfit: NodeFit = misfit) -> bool:
+                    return misfit(_open_to(draft, pod, name), name, draft.gone) is None
+
+                theirs = replace(theirs, fits=fits, cost=None)
+            found = attempt(theirs, self.snapshot)
+            if draft.classes:
+                memory_of(self.snapshot.inventory).forget(theirs)
+            if found is not None:
+                for index, allocation in enumerate(found.allocations):
+                    reverts.append(self.snapshot.use(f"ahead {number}/{index}", allocation))
+                if other.held and problem.forbidden & other.held:
+                    problem = replace(problem, forbidden=problem.forbidden - other.held)
+        return problem
 
     def _homes(self, claims: frozenset[str]) -> tuple[str, ...]:
         inventory = self.snapshot.inventory
@@ -274,6 +338,14 @@ class Bench:
             self.situation.problem.constraints
         ):
             memory_of(self.snapshot.inventory).forget(problem)
+
+
+def _open_to(draft: Draft, pod: Pod, node: str) -> Pod:
+    """The pod as an uncordoned node sees it: one that does not mind the cordon."""
+    if node not in draft.uncordoned:
+        return pod
+    exists = Toleration(UNSCHEDULABLE.key, "Exists", "", UNSCHEDULABLE.effect, None)
+    return replace(pod, tolerations=(*pod.tolerations, exists))
 
 
 def _groups(places: list[Place]) -> list[list[NodeRecord]]:

@@ -15,12 +15,12 @@ from dra_operator.explain.constraintchanges import constraint_changes
 from dra_operator.explain.devicechanges import device_changes
 from dra_operator.explain.drafts import Bench, Draft, Effort
 from dra_operator.explain.edits import edits_of
-from dra_operator.explain.explanation import Cause, Explanation, Fix, RequestExplanation
+from dra_operator.explain.explanation import Cause, Explanation, Fix, RequestExplanation, counted
 from dra_operator.explain.fixes import Found, find_fixes, outranking
 from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import nearest
 from dra_operator.explain.podchanges import pod_changes
-from dra_operator.explain.releases import releases
+from dra_operator.explain.releases import releases, within_quota
 from dra_operator.explain.selectorchanges import class_names, selector_changes
 from dra_operator.explain.situation import Situation
 from dra_operator.explain.summary import blocker_of_failure
@@ -71,6 +71,8 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
         bench = Bench(situation, look, effort)
         fits = bench.fits(bench.start)
         if fits is None:
+            if bench.has_devices:
+                plain, nodes, more = (), (), 0  # a budget is all that is in the way
             if situation.blocker is not None and situation.blocker.reason == "WouldBeAllocated":
                 situation = replace(situation, blocker=None)  # holds that its attempt knew nothing of
             special += by_constraints(look, bench)
@@ -83,12 +85,14 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
                 *outranking(look),
             ]
             freed = releases(look, bench)
+            if situation.blocker is not None and situation.blocker.reason == "QuotaExceeded":
+                freed += within_quota(bench, situation.quota_users())
             larger = [release.change(situation) for release in freed]
             found = find_fixes(bench, look, changes, larger)
             special += by_releases(look, freed, {item.fix.kind for item in found})
         else:
             where = "any node" if fits.node is None else f"node {fits.node}"
-            plain = (Cause("fits", f"nothing keeps its devices from it: it fits {where}"),)
+            plain, nodes, more = (Cause("fits", f"nothing keeps its devices from it: it fits {where}"),), (), 0
     causes = tuple(_ordered(situation, [*special, *plain]))
     explanation = Explanation(
         summary=_summary(situation, causes),
@@ -138,7 +142,7 @@ def _with_another_class(situation: Situation, changes: list[Change], effort: Eff
 
 
 #: What the unit says of itself goes first where it is for none of the reasons that are worked out here.
-_WORKED_OUT = frozenset({"", "NoDevices", "NoFittingNode", "Waiting", "SelectorError"})
+_WORKED_OUT = frozenset({"", "NoDevices", "NoFittingNode", "Waiting", "SelectorError", "Held"})
 
 
 def _ordered(situation: Situation, causes: list[Cause]) -> list[Cause]:
@@ -163,5 +167,5 @@ def _warnings(look: Look) -> list[str]:
         for (why, _), details in row.details.items():
             if why == "error":
                 for text, devices in details.most_common():
-                    texts[f"request {way.name}: {text} (on {devices} devices)"] = None
+                    texts[f"request {way.name}: {text} (on {counted(devices, 'device')})"] = None
     return list(texts)

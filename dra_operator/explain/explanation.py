@@ -52,7 +52,8 @@ class ConjunctCount:
 
     `of`: devices it was asked about: all of them for a term of the class, those that match the class for a term of the request, less
     those that a term about the driver alone rejects. `rejects`: those for which it is not true, `errors` of them because it has no
-    answer. `only`: those that all other terms accept. `best`: the value nearest to what is asked for; for `==` the most common one.
+    answer. `only`: those that all other terms accept. `best`: the value nearest to what is asked for, where values have an order;
+    else (`ordered` False) the most common one among those rejected.
     """
 
     text: str
@@ -63,6 +64,14 @@ class ConjunctCount:
     errors: int = 0
     only: int = 0
     best: str | None = None
+    ordered: bool = True
+
+    @property
+    def best_text(self) -> str:
+        """ ", best 40Gi", ", mostly "A100"", or nothing."""
+        if self.best is None:
+            return ""
+        return f", {'best' if self.ordered else 'mostly'} {self.best}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,10 @@ class NearNode:
     lacks: tuple[str, ...]
 
 
+#: Stands for the path of an edit that makes `value` more objects like the one named.
+COPIES = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """A change of an object: `path` is set to `value`; without a path the object is deleted (or the pod finishes)."""
@@ -115,6 +128,8 @@ class Edit:
     value: Any = None
 
     def to_dict(self) -> dict[str, Any]:
+        if self.path == COPIES:
+            return {"copy": self.object, "count": self.value}
         return {"object": self.object, "path": self.path, "value": self.value} if self.path else {"delete": self.object}
 
 

@@ -10,7 +10,7 @@ from dra_operator.explain.changes import Change
 from dra_operator.explain.combining import combine
 from dra_operator.explain.drafts import Bench, Draft, both
 from dra_operator.explain.edits import edits_of
-from dra_operator.explain.explanation import Fix, listed
+from dra_operator.explain.explanation import COPIES, Edit, Fix, counted, listed
 from dra_operator.explain.looking import Look
 from dra_operator.explain.situation import Situation
 
@@ -45,7 +45,7 @@ def find_fixes(bench: Bench, look: Look | None, changes: Iterable[Change], large
             whole = replace(combination.changes[-1], text=text, size=float(len(combination.changes)))
             found.append(_found(situation, whole, combination.draft, combination.node))
     if len(found) < _ENOUGH:
-        found += _singles(bench, [_another_node(situation)], reserve=0)
+        found += _with_another_node(bench)
     return sorted(found, key=lambda item: item.cost)[:_ENOUGH]
 
 
@@ -99,14 +99,21 @@ def _by_cost(changes: list[Change]) -> Iterator[tuple[Change, Change]]:
 
 
 def _found(situation: Situation, change: Change, draft: Draft, node: str | None) -> Found:
-    text = change.text
-    if change.kind == "new node":
-        text = f"add a node like {node}"
-    return Found(Fix(change.kind, text, edits_of(situation, draft), node), draft, change.cost)
+    return Found(Fix(change.kind, change.text, edits_of(situation, draft), node), draft, change.cost)
 
 
-def _another_node(situation: Situation) -> Change:
-    return Change("new node", "add a node", lambda draft: replace(draft, another_node=True), "new node")
+def _with_another_node(bench: Bench) -> list[Found]:
+    """More nodes like one there is: one, and one more for each unit before this one that would take it."""
+    draft = replace(bench.start, another_node=True)
+    fits = bench.fits(draft)
+    if fits is None or fits.node is None:
+        return []
+    count = bench.nodes_needed(fits.node)
+    text = f"add a node like {fits.node}"
+    if count > 1:
+        text = f"add {count} nodes like {fits.node}: {counted(count - 1, 'unit')} before it in the queue may take the others"
+    draft = replace(draft, edits=(Edit(f"Node {fits.node}", COPIES, count),))
+    return [_found(bench.situation, Change("new node", text, lambda _: draft, "new node"), draft, fits.node)]
 
 
 def outranking(look: Look) -> list[Change]:

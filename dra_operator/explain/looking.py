@@ -253,14 +253,7 @@ class Look:
         known = self._holders.get(uid)
         if known is None:
             found = self.situation.holding(uid)
-            known = self._holders[uid] = (
-                f"claim with UID {uid}"
-                if found is None
-                else (
-                    f"{found.name} (priority {found.priority}{'' if found.preemptible else ', not preemptible'}"
-                    f"{'; ' + found.idle if found.idle else ''})"
-                )
-            )
+            known = self._holders[uid] = f"claim with UID {uid}" if found is None else str(found)
         return known
 
     def _counter_text(self, table: Table, start: Start, bit: int) -> str:

@@ -91,4 +91,4 @@ def _short_requests(look: Look, spot: Spot) -> Iterable[str]:
         elif fitting.bit_count() < wanted:
             yield f"{name}: {fitting.bit_count()} of {wanted} devices, {usable.bit_count()} of them free"
         else:
-            yield f"{name}: {usable.bit_count()} of {wanted} devices free, {(fitting & ~usable).bit_count()} in use"
+            yield f"{name}: {usable.bit_count()} of {wanted} devices free ({fitting.bit_count()} would do)"

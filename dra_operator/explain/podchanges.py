@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from dra_operator.allocator import Trial
 from dra_operator.api.core import Node, Pod
-from dra_operator.api.taints import Toleration, untolerated
+from dra_operator.api.taints import untolerated
 from dra_operator.explain.changes import Change
 from dra_operator.explain.devicechanges import toleration_of
-from dra_operator.explain.drafts import Apply, Draft
+from dra_operator.explain.drafts import Draft
 from dra_operator.explain.explanation import Edit
 from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import by_distance
@@ -45,7 +46,7 @@ def _changes(pod: Pod, node: Node, misfit: Misfit) -> Iterator[Change]:
     if misfit.resource:
         yield _smaller(pod, name, misfit)
     elif node.unschedulable and not any(item.tolerates(UNSCHEDULABLE) for item in pod.tolerations):
-        yield Change("node", f"uncordon node {name}", _uncordoned(name), f"uncordon/{name}")
+        yield Change("node", f"uncordon node {name}", partial(_uncordoned, node=name), f"uncordon/{name}/open")
     elif (taint := untolerated(node.taints, pod.tolerations)) is not None:
         added = toleration_of(taint)
         yield Change(
@@ -80,18 +81,9 @@ def _smaller(pod: Pod, node: str, misfit: Misfit) -> Change:
     )
 
 
-def _uncordoned(name: str) -> Apply:
-    def apply(draft: Draft) -> Draft:
-        # The same to this pod as the node without its cordon, on this node alone.
-        exists = Toleration(UNSCHEDULABLE.key, "Exists", "", UNSCHEDULABLE.effect, None)
-        nodes = draft.problem.nodes
-        only = [name] if nodes is None or name in nodes else []
-        draft = replace(draft, problem=replace(draft.problem, nodes=only))
-        return _with_pod(
-            draft, Edit(f"Node {name}", "spec.unschedulable", False), tolerations=(*_pod(draft).tolerations, exists)
-        )
-
-    return apply
+def _uncordoned(draft: Draft, node: str) -> Draft:
+    edit = Edit(f"Node {node}", "spec.unschedulable", False)
+    return replace(draft, uncordoned=draft.uncordoned | {node}, edits=(*draft.edits, edit))
 
 
 def _elsewhere(pod: Pod, node: Node) -> Change:

@@ -19,6 +19,8 @@ from dra_operator.inventory.views import NodeRecord
 
 #: Holders on one node that are taken into account.
 _HOLDERS = 24
+#: Users of a quota that are taken into account.
+_QUOTA_USERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +64,14 @@ class Release:
             assert update is not None
             old = listed([holder.name for holder in self.holders])
             return f"{update.repair}; or delete {old} now"
-        names = listed([_described(holder) for holder in self.holders])
+        names = listed([str(holder) for holder in self.holders])
         match self.kind:
             case "idle":
                 return f"delete {names}"
             case "preempt":
                 return f"free {names} on node {self.node}, of lower priority than {situation.priority}"
             case _:
-                return f"free {names} on node {self.node}"
-
-
-def _described(holder: Holding) -> str:
-    remarks = [f"priority {holder.priority}"] if not holder.idle else [holder.idle]
-    if not holder.preemptible and not holder.idle:
-        remarks.append("not preemptible")
-    return f"{holder.name} ({', '.join(remarks)})"
+                return f"free {names} on node {self.node}" if self.node else f"free {names}, counted to the same quota"
 
 
 def releases(look: Look, bench: Bench) -> list[Release]:
@@ -105,6 +100,17 @@ def releases(look: Look, bench: Bench) -> list[Release]:
         if kind in best and all(best[kind].claims != other.claims for other in found):
             found.append(best[kind])
     return found
+
+
+def within_quota(bench: Bench, holders: Iterable[Holding]) -> list[Release]:
+    """Devices there are, but the quota is used up: the fewest of those who use it, lowest priority first, that have to go."""
+    chosen: list[Holding] = []
+    for holder in sorted(holders, key=lambda holder: (not holder.idle, holder.priority, holder.name))[:_QUOTA_USERS]:
+        chosen.append(holder)
+        release = Release("free", "", tuple(chosen))
+        if bench.fits(release.draft(bench.start)) is not None:
+            return [release]
+    return []
 
 
 def _all_gone(start: Draft, holders: Iterable[Holding]) -> Draft:

@@ -5,10 +5,11 @@ Values and callbacks that the engine fills in; nothing here knows the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dra_operator.allocator import Problem
+from dra_operator.api.claims import Allocation, ResourceClaim
 from dra_operator.api.core import Pod
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId, Snapshot
@@ -16,6 +17,9 @@ from dra_operator.queue.nodefit import Misfit
 
 #: Why a pod does not fit a node once the pods with these UIDs are gone, None if it does.
 NodeFit = Callable[[Pod, str, frozenset[str]], Misfit | None]
+
+#: Why these claims may not have these allocations once the claims with these UIDs are free, None if they may.
+Permits = Callable[[Sequence[ResourceClaim], Sequence[Allocation], frozenset[str]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Holding:
     priority: int = 0
     preemptible: bool = True
     idle: str = ""
+
+    def __str__(self) -> str:
+        if self.idle:
+            return f"{self.name} ({self.idle})"
+        return f"{self.name} (priority {self.priority}, {'' if self.preemptible else 'not '}preemptible)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +61,26 @@ def kept_for_nobody(_: DeviceId) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A unit before this one in the queue. `held`: devices set aside for it, free for others once it is served."""
+
+    problem: Problem
+    pod: Pod | None = None
+    misfit: NodeFit | None = None
+    held: frozenset[DeviceId] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """`problem`: as it is solved, but that `fits` and `cost` are not looked at: `pod` and `misfit` stand in (`pod` None: bare claims).
 
     `empty_misfit`: why the pod would not fit an empty node like the one named. `elsewhere`: why other nodes than `problem.nodes` are
     out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
-    "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `blocker`: what
-    the unit itself says it waits for.
+    "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
+    budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
+    the units before it that want some of the same devices, in order. `blocker`: what the unit itself
+    says it waits for.
     """
 
     problem: Problem
@@ -73,6 +94,9 @@ class Situation:
     empty_misfit: Callable[[Pod, str], Misfit | None] | None = None
     holding: Callable[[str], Holding | None] = nobody
     kept: Callable[[DeviceId], Kept | None] = kept_for_nobody
+    permits: Permits | None = None
+    quota_users: Callable[[], Sequence[Holding]] = tuple
+    ahead: Callable[[], Sequence[Ahead]] = tuple
     blocker: Blocker | None = None
 
     def origin(self, claim: int) -> str:

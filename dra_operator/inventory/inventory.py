@@ -182,6 +182,11 @@ class Inventory:
         return self._offers.values()
 
     @property
+    def device_count(self) -> int:
+        """How many devices are published and usable."""
+        return len(self._offers)
+
+    @property
     def node_names(self) -> list[str]:
         """All nodes that exist, by name."""
         if self._names is None:

@@ -36,7 +36,8 @@ class StatefulSetController(Workload):
             self._update(owner, names, pods)
         living = [pod for pod in self.owned(owner) if not terminal(pod)]
         running = sum(map(ready, living))
-        self.tell(owner, {"replicas": len(living), "readyReplicas": running, "availableReplicas": running})
+        counts = {"replicas": len(living), "readyReplicas": running, "availableReplicas": running}
+        self.tell(owner, {**counts, "updateRevision": self._revision(owner)})
 
     def _grow(self, owner: Object, names: list[str], pods: dict[str, Object], first: int, *, parallel: bool) -> bool:
         """Make what is missing; True when every wanted pod is there and ready."""

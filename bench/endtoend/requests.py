@@ -1,0 +1,45 @@
+"""What the operator asked of the API server, from its own metrics."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+from devcluster import eventually
+
+PORT = re.compile(rb'"probes":(\d+)')
+SAMPLE = re.compile(r'^dra_operator_api_requests_total\{code="(\d+)",resource="([^"]+)",verb="([A-Z]+)"\} (\S+)$', re.M)
+#: What an allocation itself takes; the rest is reports, Events and housekeeping.
+ALLOCATION = ("resourceclaims", "resourceclaims/status", "pods", "pods/eviction")
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class Probes:
+    """Reads `/readyz` and `/metrics` of the operator whose log is at `log`."""
+
+    def __init__(self, log: Path) -> None:
+        told = eventually(lambda: PORT.findall(log.read_bytes()), 120, what="the operator says where its probes are")
+        self._base = f"http://127.0.0.1:{int(told[0])}"
+
+    def read(self, path: str) -> str:
+        with urllib.request.urlopen(self._base + path, timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def wait_until_leading(self) -> None:
+        eventually(lambda: self.read("/readyz") and "\ndra_operator_leader 1.0" in self.read("/metrics"), 120)
+
+    def requests(self) -> Counter[str]:
+        """Requests so far by `verb resource`, no watches and no Lease."""
+        counted: Counter[str] = Counter()
+        for _, resource, verb, value in SAMPLE.findall(self.read("/metrics")):
+            if verb != "WATCH" and resource != "leases":
+                counted[f"{verb} {resource}"] += int(float(value))
+        return counted
+
+
+def allocation_writes(requests: Counter[str]) -> int:
+    """Those of the requests that write claims and pods."""
+    return sum(count for name, count in requests.items() if name.split()[0] in WRITES and name.split()[1] in ALLOCATION)

@@ -1,0 +1,121 @@
+"""Commands that look at a real cluster: they say what is there, and change nothing in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster import ApiError, ControlPlane, eventually
+from devcluster.pytest_plugin import Kubectl, Nodes
+from dra_operator.cli.live import SNAPSHOT_KINDS
+from tests.real.operator_process import ROOT, OperatorProcess
+from tests.real.workloads import deployment, listed, template
+
+pytestmark = pytest.mark.real
+
+
+def call(plane: ControlPlane, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dra_operator.cli", *arguments, "--kubeconfig", str(plane.kubeconfig)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def versions(plane: ControlPlane) -> dict[str, str]:
+    """The resourceVersion of every object there is, of all kinds that the commands read."""
+    found = {}
+    for resource in SNAPSHOT_KINDS:
+        try:
+            items = plane.client.get(resource.path())["items"]
+        except ApiError as error:
+            assert error.status == 404, error
+            continue
+        for item in items:
+            meta = item["metadata"]
+            found[f"{resource.kind}/{meta.get('namespace', '')}/{meta['name']}"] = meta["resourceVersion"]
+    return found
+
+
+def test_looking_changes_nothing(
+    control_plane: ControlPlane,
+    nodes: Nodes,
+    namespace: str,
+    kubectl: Kubectl,
+    gpu_class: str,
+    operator: OperatorProcess,
+    tmp_path: Path,
+) -> None:
+    (name,) = nodes("p4d:1")
+    objects = [
+        template("one", gpu_class), template("seven", gpu_class, 7),
+        deployment("train", "one", replicas=3), deployment("large", "seven", replicas=1),
+    ]  # fmt: skip
+    kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, objects[:3])))
+
+    def running(count: int) -> bool:
+        pods = listed(control_plane, namespace, "pods")
+        return sum(pod["status"]["phase"] == "Running" for pod in pods) == count
+
+    eventually(lambda: running(3), 60, what="3 pods run")
+    kubectl("apply", "-f", "-", input=json.dumps(objects[3]))
+    eventually(lambda: len(listed(control_plane, namespace, "resourceclaims")) == 4, 30, what="the fourth claim is there")
+    # From here on nobody else writes: the operator's own reports would.
+    operator.stop()
+    before = eventually(lambda: _settled(control_plane), 60, what="nothing changes any more")
+
+    rows: list[dict[str, Any]] = json.loads(call(control_plane, "top", "nodes", "-o", "json"))["nodes"]
+    (row,) = (item for item in rows if item["name"] == name)
+    assert (row["allocated"], row["claims"]) == (3, 3)
+    (waiting,) = json.loads(call(control_plane, "top", "queue", "-n", namespace, "-o", "json"))["queue"]
+    assert waiting["name"].startswith("large-")
+    classes = {item["name"]: item for item in json.loads(call(control_plane, "top", "-o", "json"))["classes"]}
+    assert classes[gpu_class]["allocated"] == 3
+
+    file = tmp_path / "cluster.yaml"
+    call(control_plane, "snapshot", "-o", str(file))
+    same = _of(json.loads(_offline("simulate", "-f", str(file), "-o", "json")), namespace)
+    assert Counter(claim["node"] for claim in same["claims"]) == {name: 3, None: 1}
+    assert not [event for event in same["events"] if event["reason"] in ("Deleted", "Freed")]
+
+    more = ("--add-nodes", f"like={name}", "-o", "json")
+    run = _of(json.loads(call(control_plane, "simulate", "--live", *more)), namespace)
+    assert Counter(claim["node"] for claim in run["claims"]) == {name: 3, f"{name}-0": 1}
+    assert {pod["phase"] for pod in run["pods"]} == {"Running"}
+
+    assert versions(control_plane) == before
+
+
+def _settled(plane: ControlPlane) -> dict[str, str] | None:
+    """All versions, once two looks in a row see the same (kubelets and controllers finish what they began)."""
+    first = versions(plane)
+    return first if first == versions(plane) else None
+
+
+def _offline(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dra_operator.cli", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _of(run: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """What of a run is in a namespace."""
+    return {
+        **{kind: [item for item in run[kind] if item["namespace"] == namespace] for kind in ("claims", "pods")},
+        "events": [event for event in run["events"] if f"/{namespace}/" in event["object"]],
+    }

@@ -436,9 +436,7 @@ def make_capacities(seed: int) -> dict[str, Any]:
         for name in random.choice((("memory",), ("memory", "cores"))):
             rules = policy() if shared else None
             capacity[name] = {"value": amount(), **({"requestPolicy": rules} if rules else {})}
-        devices.append(
-            {"name": f"dev-{index}", "capacity": capacity, "allowMultipleAllocations": random.random() < 0.8}
-        )
+        devices.append({"name": f"dev-{index}", "capacity": capacity, "allowMultipleAllocations": shared})
     claims = []
     for number in range(random.choice((1, 2))):
         wanted = {name: amount() for name in ("memory", "cores") if random.random() < 0.6}

@@ -7,6 +7,7 @@ not known here.
 from dra_operator.allocator.candidates import Candidates, candidates
 from dra_operator.allocator.demand import RecentDemand
 from dra_operator.allocator.problem import (
+    Bar,
     Demand,
     Failed,
     Problem,
@@ -23,6 +24,7 @@ from dra_operator.allocator.trial import Trial, trial
 from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
+    "Bar",
     "Candidates",
     "Demand",
     "Failed",

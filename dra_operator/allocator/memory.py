@@ -6,12 +6,13 @@ Kept with the inventory and for as long as that lives; bounded, and forgotten wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 from dra_operator.allocator.demand import Expectations
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.plan import FilterSource, Plan, Way, make_plan
-from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy
+from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy, UnitConstraint
 from dra_operator.allocator.results import Assembler
 from dra_operator.allocator.scoring import Score, best
 from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
@@ -33,6 +34,9 @@ _TABLES_KEPT = 16_384
 #: Solutions on one node that are compared; there are rarely more that differ.
 _COMPARED = 16
 
+#: Of up to so many preferred constraints all combinations are tried.
+_COMBINED = 4
+
 NOTHING: Mapping[DeviceId, Occupancy] = {}
 _NO_META = ObjectMeta.from_dict({})
 
@@ -49,8 +53,10 @@ class Found:
 class Known:
     """Everything derived from one plan."""
 
-    def __init__(self, plan: Plan, memory: Memory) -> None:
+    def __init__(self, plan: Plan, memory: Memory, problem: Problem) -> None:
         self.plan, self.memory = plan, memory
+        #: The claims and constraints the plan was made from; of equal claims the first.
+        self.claims, self.constraints = problem.claims, problem.constraints
         self.assembler = Assembler(plan, memory.inventory.features)
         #: Pools of which some device without a home matters to this plan.
         self.shared_pools: set[Pool] = set()
@@ -63,6 +69,7 @@ class Known:
         self.index: object = None
         #: `candidates.Candidates`, with the inventory's `published` it was made at.
         self.candidates: tuple[int, object] | None = None
+        self._strict: tuple[Known, ...] | None = None
         self._tables: dict[tuple[View, bool], Table] = {}
 
     def table(self, view: View, as_published: bool) -> Table:
@@ -113,15 +120,35 @@ class Known:
     ) -> tuple[Table, Found, Choice | None, Score | None]:
         """The best solution on one state, and how good it is. Raises Stopped."""
         exact = strategy is Strategy.FirstFit
-        table = self.table(view, exact)
         occupied = NOTHING if ignore_usage else self.memory.inventory.usage.by_device
-        start = make_start(table, used, shares, occupied, forbidden, held)
-        found = self.find(table, start, work, exact)
-        if not found.choices:
-            return table, found, None, None
-        expected = () if outlook is None else outlook.expectations(self, view)
-        choice, score = best(table, start, found.choices, strategy, expected)
-        return table, found, choice, score
+        verdict: tuple[Table, Found, Choice | None, Score | None] | None = None
+        for known in self._variants() if self.plan.preferred and not exact else (self,):
+            table = known.table(view, exact)
+            start = make_start(table, used, shares, occupied, forbidden, held)
+            found = known.find(table, start, work, exact)
+            if not found.choices:
+                verdict = verdict or (table, found, None, None)
+                continue
+            expected = () if outlook is None else outlook.expectations(self, view)
+            choice, score = best(table, start, found.choices, strategy, expected, self.plan.preferred)
+            if verdict is None or verdict[3] is None or (score.hard, score.soft) < (verdict[3].hard, verdict[3].soft):
+                verdict = table, found, choice, score
+        assert verdict is not None
+        return verdict
+
+    def _variants(self) -> tuple[Known, ...]:
+        """The plan with preferred constraints as required ones, in all combinations, and as it is."""
+        if self._strict is None:
+            preferred = self.plan.preferred
+            if len(preferred) <= _COMBINED:
+                sets = [items for size in range(1, len(preferred) + 1) for items in combinations(preferred, size)]
+            else:
+                # Too many to combine: give up the least important ones, one after another.
+                ordered = sorted(preferred, key=lambda item: -item.weight)
+                sets = [tuple(ordered[:size]) for size in range(1, len(ordered) + 1)]
+            variants = [self.memory.variant(self, items) for items in sets]
+            self._strict = (*(known for known in variants if known is not None), self)
+        return self._strict
 
     def expectations(self, demand: Demand | None, view: View) -> Expectations:
         """What is expected on one view, beside the demand given."""
@@ -154,13 +181,21 @@ class Memory(FilterSource):
                 return known
         return self._learn(key, problem)
 
+    def variant(self, known: Known, strict: tuple[UnitConstraint, ...]) -> Known | None:
+        """The same plan with some of its preferred constraints required."""
+        constraints = tuple(replace(item, required=True) if item in strict else item for item in known.constraints)
+        found = self.known(Problem(known.claims, constraints=constraints))
+        return None if isinstance(found, Failed) else found
+
     def forget(self, problem: Problem) -> None:
         """Drop what is known of a problem that was only tried and will not be asked again."""
         self._known.pop(_key_of(problem), None)
 
     def _learn(self, key: object, problem: Problem) -> Known | Failed:
         inventory = self.inventory
-        plan = make_plan(problem.claims, problem.constraints, inventory.classes, inventory.features, self)
+        plan = make_plan(
+            problem.claims, problem.constraints, inventory.classes, inventory.features, self, problem.barred
+        )
         if isinstance(plan, Failed):
             return plan
         inventory.require(plan.reads, plan.linked)
@@ -168,7 +203,7 @@ class Memory(FilterSource):
             for old in list(self._known)[: _PLANS_KEPT // 2]:
                 del self._known[old]
         # The plan keeps the specs, so that their ids stay theirs.
-        known = self._known[key] = Known(plan, self)
+        known = self._known[key] = Known(plan, self, problem)
         return known
 
     def _current(self, plan: Plan) -> bool:
@@ -229,9 +264,9 @@ class Memory(FilterSource):
 
 def _key_of(problem: Problem) -> object:
     claims = problem.claims
-    if len(claims) == 1 and not problem.constraints:
+    if len(claims) == 1 and not problem.constraints and not problem.barred:
         return id(claims[0].spec)
-    return (*(id(claim.spec) for claim in claims), problem.constraints)
+    return (*(id(claim.spec) for claim in claims), problem.constraints, problem.barred)
 
 
 def memory_of(inventory: Inventory) -> Memory:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dra_operator.allocator.problem import Failed, UnitConstraint
-from dra_operator.allocator.selection import Filter
+from dra_operator.allocator.problem import Bar, Failed, UnitConstraint
+from dra_operator.allocator.selection import Filter, Narrowed
 from dra_operator.api.claims import MAX_RESULTS, ClaimSpec, DeviceClass, DeviceRequest, RequestDetail, ResourceClaim
 from dra_operator.inventory.features import Features
 from dra_operator.inventory.kinds import Attribute
@@ -91,9 +91,10 @@ def make_plan(
     classes: Mapping[str, DeviceClass],
     features: Features,
     source: FilterSource,
+    barred: Sequence[tuple[int, Bar]] = (),
 ) -> Plan | Failed:
     """The plan for these claims, or what is wrong with them: the first error in the in-tree order of checks."""
-    builder = _Builder(classes, features, source)
+    builder = _Builder(classes, features, source, barred)
     for index, claim in enumerate(claims):
         failed = builder.add_claim(index, claim)
         if failed is not None:
@@ -102,8 +103,14 @@ def make_plan(
 
 
 class _Builder:
-    def __init__(self, classes: Mapping[str, DeviceClass], features: Features, source: FilterSource) -> None:
-        self.classes, self.features, self.source = classes, features, source
+    def __init__(
+        self,
+        classes: Mapping[str, DeviceClass],
+        features: Features,
+        source: FilterSource,
+        barred: Sequence[tuple[int, Bar]],
+    ) -> None:
+        self.classes, self.features, self.source, self.barred = classes, features, source, barred
         self.used: dict[str, DeviceClass] = {}
         self.ways: list[Way] = []
         self.requirements: list[Requirement] = []
@@ -194,7 +201,7 @@ class _Builder:
             sub=sub,
             name=name,
             detail=detail,
-            filter=self.source.filter(device_class, detail.selectors),
+            filter=self._filter(claim, device_class, detail),
             all=detail.allocation_mode == "All",
             count=detail.count,
             admin=detail.admin_access,
@@ -204,6 +211,12 @@ class _Builder:
         )
         self.ways.append(way)
         return way
+
+    def _filter(self, claim: int, device_class: DeviceClass, detail: RequestDetail) -> Filter:
+        found = self.source.filter(device_class, detail.selectors)
+        bars = tuple(bar for index, bar in self.barred if index == claim)
+        # With mode All a device left out would not be missed; such requests are for `forbidden`.
+        return Narrowed(found, bars) if bars and not detail.admin_access and detail.allocation_mode != "All" else found
 
     def _check_request(self, claim: str, request: DeviceRequest) -> Failed | None:
         if request.first_available and not self.features.prioritized_list:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Protocol
 
 from dra_operator.api.claims import Allocation, ClaimSpec, ResourceClaim
 from dra_operator.inventory import DeviceId
+from dra_operator.inventory.kinds import Kind
 
 #: Steps of the search one `solve` may take, over all nodes: some seconds.
 WORK_BUDGET = 400_000
@@ -51,6 +52,13 @@ class Demand:
     items: tuple[tuple[ClaimSpec, float], ...] = ()
 
 
+class Bar(Protocol):
+    """Devices that a claim must not get, by kind. Compared by identity: keep one object as long as it holds."""
+
+    def bars(self, kind: Kind) -> bool:
+        """Must a device of this kind be left out?"""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Claims to be allocated together, all or nothing, on one node.
@@ -59,6 +67,8 @@ class Problem:
     `fits`: asked lazily whether the unit may run on a node; answers must not change during the call.
     `needs_node` False: a bare claim, whose devices must be reachable from some node.
     `forbidden`: devices held or reserved for others (admin access does not mind). Keep one object as long as it holds.
+    `barred`: what single claims (by index) must not get; unlike forbidden devices these count as free. It does not concern requests
+    for admin access or with mode All.
     `cost`: what choosing a node costs others, 0 = nothing; smaller is better, after the hard preferences.
     `penalty`: added to what the strategy says of a node, in devices, never below 0: for what the devices alone do not show, such as
     CPU that would be missing to use those left.
@@ -72,6 +82,7 @@ class Problem:
     needs_node: bool = True
     strategy: Strategy = Strategy.Fragmentation
     forbidden: frozenset[DeviceId] = frozenset()
+    barred: tuple[tuple[int, Bar], ...] = ()
     cost: Callable[[str], float] | None = None
     penalty: Callable[[str], float] | None = None
     constraints: tuple[UnitConstraint, ...] = ()

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from dra_operator.allocator.demand import Expectations, Left, fitting
-from dra_operator.allocator.plan import Plan
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
 from dra_operator.allocator.start import Start
@@ -27,18 +26,31 @@ class Score:
 
 
 def best(
-    table: Table, start: Start, choices: Sequence[Choice], strategy: Strategy, expected: Expectations
+    table: Table,
+    start: Start,
+    choices: Sequence[Choice],
+    strategy: Strategy,
+    expected: Expectations,
+    preferred: tuple[UnitConstraint, ...] = (),
 ) -> tuple[Choice, Score]:
     """The best of a node's solutions, the first of equals. `expected`: the demand that Fragmentation minds."""
-    judge = _Judge(table, start, strategy, expected)
+    judge = _Judge(table, start, strategy, expected, preferred)
     scored = [(judge.score(choice), index) for index, choice in enumerate(choices)]
     score, index = min(scored, key=lambda item: (item[0].hard, item[0].soft, item[1]))
     return choices[index], score
 
 
 class _Judge:
-    def __init__(self, table: Table, start: Start, strategy: Strategy, expected: Expectations) -> None:
-        self.table, self.start, self.strategy, self.expected = table, start, strategy, expected
+    def __init__(
+        self,
+        table: Table,
+        start: Start,
+        strategy: Strategy,
+        expected: Expectations,
+        preferred: tuple[UnitConstraint, ...],
+    ) -> None:
+        self.table, self.start, self.strategy = table, start, strategy
+        self.expected, self.preferred = expected, preferred
         self.left: dict[int, tuple[int, ...]] = {table.order[bit]: amounts for bit, amounts in start.left}
         self.free = positions(table, start.free)
         self.before: float | None = None
@@ -54,8 +66,8 @@ class _Judge:
         subs = tuple([way.sub for way, _ in choice])
         binding = (taken & table.binding).bit_count()
         prefer = 0.0
-        if table.plan.preferred:
-            prefer = -sum(item.weight * satisfied(table, item, choice) for item in table.plan.preferred)
+        if self.preferred:
+            prefer = -sum(item.weight * satisfied(table, item, choice) for item in self.preferred)
         return Score((sum(subs), subs, binding), (prefer, self._strategic(choice, taken), waste))
 
     def _strategic(self, choice: Choice, taken: int) -> float:
@@ -119,8 +131,3 @@ def satisfied(table: Table, constraint: UnitConstraint, choice: Choice) -> float
     if constraint.distinct:
         return len(set(known)) / len(values)
     return max((known.count(value) for value in set(known)), default=0) / len(values)
-
-
-def preferred_names(plan: Plan) -> tuple[str, ...]:
-    """Attributes that only preferred constraints read."""
-    return tuple(sorted({name for item in plan.preferred for name in item.attributes}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dra_operator.allocator.problem import Bar
 from dra_operator.api.claims import DeviceClass
 from dra_operator.api.slices import AttributeValue
 from dra_operator.cel import (
@@ -168,3 +169,23 @@ class Filter:
                 if matched is not True:
                     return Broken(by_class, index, str(matched))
         return None
+
+
+class Narrowed(Filter):
+    """A filter that leaves out further kinds, for which there is no selector to name."""
+
+    __slots__ = ("_bars", "_base")
+
+    def __init__(self, base: Filter, bars: tuple[Bar, ...]) -> None:
+        super().__init__(base.device_class, base.expressions, base._selectors)
+        self._base, self._bars = base, bars
+
+    def judge(self, kind: Kind) -> Outcome:
+        outcome = self._base.outcome(kind)
+        if outcome is None and any(bar.bars(kind) for bar in self._bars):
+            return BARRED
+        return outcome
+
+
+#: The rejection that no selector made.
+BARRED = Rejected(False, -1)

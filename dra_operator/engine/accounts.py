@@ -30,7 +30,8 @@ class Accounts:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._followed: tuple[int, ...] | None = None
+        self._rules: tuple[int, ...] = ()
+        self._layout: tuple[int, ...] = ()
         self._plugin_version = -1
         self._policies: list[tuple[AllocationPolicySpec, tuple[Budget, ...]]] = []
         self._freed: set[Scope] = set()
@@ -48,22 +49,26 @@ class Accounts:
         """Take in what changed since the last time."""
         state = self._state
         state.inventory.refresh()
-        if self._followed != (state.layout, state.inventory.published):
-            self._read_policies()
-            self._count_all()
+        rules = (state.term_changes, state.inventory.class_version)
+        relaid = self._layout != (state.layout, state.inventory.published)
+        if relaid or rules != self._rules:
+            other = self._read_policies()
+            if other or rules != self._rules:
+                self._count_all()
             # Reading selectors can make the inventory tell more devices apart.
-            self._followed = (state.layout, state.inventory.published)
-        elif not self.budgets:
+            self._rules, self._layout = rules, (state.layout, state.inventory.published)
+        if not self.budgets:
             state.usage.touched.clear()
-        else:
-            self._count_touched()
-            if self._plugin_version != state.plugins.version:
-                self._count_plugins()
-                self._read_free()
+            return
+        self._count_touched()
+        if relaid or self._plugin_version != state.plugins.version:
+            self._count_plugins()
+            self._read_free()
 
-    def _read_policies(self) -> None:
-        """Which entries of which policies are in force, and what is wrong with the others."""
+    def _read_policies(self) -> bool:
+        """Which entries of which policies are in force, and what is wrong with the others; returns whether others are in force now."""
         inventory = self._state.inventory
+        before, flaws_before = {budget.key: budget for budget in self.budgets}, self.flaws
         self._policies.clear()
         self.flaws = {}
         for policy in self._state.policies:
@@ -73,6 +78,9 @@ class Accounts:
                 flaw = flaw_of_entry(key, terms, inventory)
                 if flaw is None:
                     budget = make_budget(key, terms, inventory)
+                    old = before.get(key)
+                    if old is not None and old.terms == terms and old.filter is budget.filter:
+                        budget = old
                     inventory.refresh()
                     flaw = flaw_of_size(budget, inventory)
                     if flaw is None:
@@ -85,18 +93,19 @@ class Accounts:
                 self._policies.append((policy.spec, tuple(budgets)))
         self.budgets = tuple(budget for _, budgets in self._policies for budget in budgets)
         self.reserves = tuple(budget for budget in self.budgets if budget.key.field == "reserve")
-        self.version += 1
+        if self.flaws != flaws_before:
+            self.version += 1
+        return self.budgets != tuple(before.values())
 
     def _count_all(self) -> None:
         state = self._state
+        self.version += 1
         self.tallies.clear()
-        state.usage.touched.clear()
+        self._plugin_version = -1
+        self._headroom = {}
         if self.budgets:
             for seen in state.view.claims.values():
                 self._count(seen)
-        self._count_plugins()
-        self._read_free()
-        self._headroom = {}
 
     def _count_touched(self) -> None:
         state = self._state

@@ -7,6 +7,7 @@ returned has always been judged, so the sets handed to the search only decide wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from dra_operator.api.core import Pod
 from dra_operator.engine.accounts import Accounts
@@ -16,8 +17,8 @@ from dra_operator.engine.state import State
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import NOTHING
-from dra_operator.queue.barring import Bars, Devices
-from dra_operator.queue.budgets import DEVICES, Scope
+from dra_operator.queue.barring import Bars, Devices, Fence, gather, on_claims
+from dra_operator.queue.budgets import DEVICES, Budget, Scope
 from dra_operator.queue.units import Unit
 
 _UNMOVED: frozenset[str] = frozenset()
@@ -54,8 +55,7 @@ class Budgeting:
             if over:
                 unit.only_short = True
                 return _blocked(unit, over)
-            attempt = _Attempt(self, ask, pod, now, moving, forbidden)
-            return attempt.run()
+            return _Attempt(self, Task(ask, pod, now), forbidden).run()
 
     def permits(self, unit: Unit, pairs: Pairs, now: float, *, without: frozenset[str] = _UNMOVED) -> Blocker | None:
         """Why the budgets forbid these allocations for the unit, None if they do not. `without`: claims (UIDs) that give back
@@ -68,13 +68,18 @@ class Budgeting:
             breaches = self._judge.breaches(ask, pairs)
         return _blocker(breaches) if breaches else None
 
-    def barred(self, unit: Unit, pod: Pod | None, now: float) -> Devices:
-        """What a search for victims must leave alone: devices of quotas that are used up, and free ones that reservations keep."""
+    def fence(self, unit: Unit, pod: Pod | None, now: float, forbidden: Devices) -> Fence:
+        """`forbidden`, and what a search for victims must leave alone besides: what quotas do not allow, and free devices that
+        reservations keep."""
         ask = self._ask(unit, pod, now, _UNMOVED)
         if ask is None:
-            return NOTHING
-        kept = [self._judge.keep(ask, number) for number, (_, members) in enumerate(ask.reserves) if not members]
-        return self._bars.union([*self._quota_bars(ask), *kept])
+            return Fence(forbidden)
+        kept = [
+            Fence(self._judge.keep(ask, number))
+            for number, (_, members) in enumerate(ask.reserves)
+            if not ask.concerns_all(members)
+        ]
+        return gather([*self.quotas_used_up(ask).values(), *kept], self._bars, forbidden)
 
     def kept(self, unit: Unit, pod: Pod | None, now: float) -> list[tuple[str, Devices]]:
         """Free devices that reservations of these policies keep from the unit."""
@@ -117,55 +122,74 @@ class Budgeting:
 
     # -- for the attempt
 
-    def solve(
-        self,
-        ask: Ask,
-        pod: Pod | None,
-        now: float,
-        moving: frozenset[str],
-        forbidden: Devices,
-        *,
-        remember: bool = True,
-    ) -> Placed | Blocked:
-        return self._placer.place(ask.unit, pod, now, moving=moving, forbidden=forbidden, remember=remember)
+    def solve(self, task: Task, fence: Fence, *, remember: bool = True) -> Placed | Blocked:
+        return self._placer.place(
+            task.ask.unit,
+            task.pod,
+            task.now,
+            moving=task.ask.moving,
+            forbidden=fence.forbidden,
+            barred=fence.barred,
+            remember=remember,
+        )
 
     def breaches(self, ask: Ask, placed: Placed) -> list[Breach]:
         return self._judge.breaches(ask, placed.allocations)
 
-    def union(self, sets: Iterable[Devices]) -> Devices:
-        return self._bars.union(sets)
+    def certainly_reserved(self, ask: Ask) -> bool:
+        return self._judge.certainly_reserved(ask)
 
-    def bars(self, ask: Ask) -> list[Devices]:
-        """The devices of budgets that are used up, where all claims of the unit count to them."""
-        found = self._quota_bars(ask)
+    def gather(self, fences: Iterable[Fence], forbidden: Devices) -> Fence:
+        return gather(fences, self._bars, forbidden)
+
+    def used_up(self, ask: Ask) -> dict[Scope, Fence]:
+        """What the search must leave alone because nothing of it is left for the unit, by budget."""
+        found = self.quotas_used_up(ask)
         for number, (budget, members) in enumerate(ask.reserves):
-            if not members and self._judge.headroom(ask, number) <= 0:
-                found.append(self._bars.all_of(budget, self._running(number)))
+            if not ask.concerns_all(members) and self._judge.headroom(ask, number) <= 0:
+                fence = self._without(ask, budget, ask.others(members), self._running(number))
+                if fence is not None:
+                    found[budget.scope("")] = fence
         return found
 
-    def _quota_bars(self, ask: Ask) -> list[Devices]:
-        found: list[Devices] = []
+    def quotas_used_up(self, ask: Ask) -> dict[Scope, Fence]:
+        found: dict[Scope, Fence] = {}
         for budget, members in ask.quotas:
-            if not ask.concerns_all(members):
-                continue
-            left = self._judge.left(ask, budget)
+            scope, left = ask.scope(budget), self._judge.left(ask, budget)
+            fence = None
             if budget.in_capacity:
-                found.append(self._bars.larger(budget, left))
+                bar = self._bars.too_large(budget, left)
+                fence = None if bar is None or ask.wants_all or ask.joint else on_claims(members, bar)
             elif left[DEVICES] <= 0:
-                found.append(self._bars.all_of(budget, self.accounts.tallies.of(ask.scope(budget)).devices))
+                fence = self._without(ask, budget, members, self.accounts.tallies.of(scope).devices)
+            if fence is not None:
+                found[scope] = fence
         return found
 
-    def narrower(self, ask: Ask, breach: Breach, *, strict: bool) -> Devices:
-        """What to leave out of the search so that the budget is not broken again: all of it, or what is beyond the rest of it."""
+    def _without(
+        self, ask: Ask, budget: Budget, claims: frozenset[int], spared: Collection[DeviceId], *, strict: bool = False
+    ) -> Fence | None:
+        """Nothing of the budget for these claims, but further shares of what is `spared`; None if that cannot be said so that other
+        claims of the unit are not concerned, unless `strict`."""
+        if not ask.wants_all and not ask.joint and not self._bars.shareable(budget):
+            return on_claims(claims, budget)
+        return Fence(self._bars.all_of(budget, spared)) if strict or ask.concerns_all(claims) else None
+
+    def narrower(self, ask: Ask, breach: Breach, *, strict: bool) -> Fence:
+        """What to leave alone so that the budget is not broken again: all of it, or what is beyond the rest of it."""
         budget = breach.budget
+        members = dict(ask.quotas if breach.number is None else ask.reserves)[budget]
+        claims = members if breach.number is None else ask.others(members)
+        spared: Collection[DeviceId]
         if breach.number is None:
-            if strict or budget.in_capacity:
-                return self._bars.all_of(budget, self.accounts.tallies.of(breach.scope).devices, consuming=True)
-            return self._bars.beyond(budget, max(0, self._judge.left(ask, budget)[DEVICES]))
-        if strict:
-            return self._bars.all_of(budget, self._running(breach.number), consuming=True)
-        free = set(self.accounts.free.matching(breach.number))
-        return self._bars.beyond(budget, max(0, self._judge.headroom(ask, breach.number)), free)
+            spared = self.accounts.tallies.of(breach.scope).devices
+            allowed, usable = self._judge.left(ask, budget).get(DEVICES), None
+        else:
+            spared = self._running(breach.number)
+            allowed, usable = self._judge.headroom(ask, breach.number), self.accounts.free.matching(breach.number)
+        if not strict and allowed is not None and allowed > 0:
+            return Fence(self._bars.beyond(budget, allowed, None if usable is None else set(usable)))
+        return self._without(ask, budget, claims, spared, strict=True) or Fence()
 
     def _running(self, number: int) -> list[DeviceId]:
         """Devices of a reservation that are shared already: another share takes no free device."""
@@ -183,53 +207,65 @@ class Budgeting:
             self._version = self.accounts.version
             self._bars.forget()
             self._judge.forget()
-        return self._judge.ask(unit, pod, now, moving) if self.accounts.budgets else None
+        if not self.accounts.budgets:
+            return None
+        return self._judge.ask(unit, pod, now, moving, joint=self._placer.gangs.concerns(unit, pod))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One unit to be placed now."""
+
+    ask: Ask
+    pod: Pod | None
+    now: float
 
 
 class _Attempt:
     """One unit's search: with what is used up left out, then without budgets to see whether they are the reason."""
 
-    def __init__(
-        self, budgeting: Budgeting, ask: Ask, pod: Pod | None, now: float, moving: frozenset[str], forbidden: Devices
-    ) -> None:
-        self._budgeting, self._ask, self._forbidden = budgeting, ask, forbidden
-        self._pod, self._now, self._moving = pod, now, moving
+    def __init__(self, budgeting: Budgeting, task: Task, forbidden: Devices) -> None:
+        self._budgeting, self._task, self._forbidden = budgeting, task, forbidden
 
     def run(self) -> Placed | Blocked:
-        budgeting, ask = self._budgeting, self._ask
-        bars = budgeting.union([self._forbidden, *budgeting.bars(ask)])
-        outcome = self._solve(bars)
-        if isinstance(outcome, Blocked) and bars is not self._forbidden:
-            outcome = self._solve(self._forbidden)
+        budgeting, ask = self._budgeting, self._task.ask
+        reserved = budgeting.certainly_reserved(ask)
+        fences = budgeting.quotas_used_up(ask) if reserved else budgeting.used_up(ask)
+        fence = budgeting.gather(fences.values(), self._forbidden)
+        outcome = budgeting.solve(self._task, fence)
+        if isinstance(outcome, Blocked) and fences:
+            outcome = budgeting.solve(self._task, Fence(self._forbidden))
         if isinstance(outcome, Blocked):
             return outcome
         breaches = budgeting.breaches(ask, outcome)
         if not breaches:
             return outcome
-        other = self._otherwise(bars, breaches)
-        return other if other is not None else _blocked(ask.unit, breaches)
+        if not reserved and any(breach.scope not in fences for breach in breaches):
+            other = self._otherwise(fence, breaches)
+            if other is not None:
+                return other
+        return _blocked(ask.unit, breaches)
 
-    def _otherwise(self, bars: Devices, breaches: list[Breach]) -> Placed | None:
+    def _otherwise(self, fence: Fence, breaches: list[Breach]) -> Placed | None:
         """Another solution that breaks nothing: with less of what was broken, then with none of it."""
+        budgeting, ask = self._budgeting, self._task.ask
         for strict in (False, True):
             broken = {breach.scope: breach for breach in breaches}
-            sets: list[Devices] = []
+            fences = [fence]
             for _ in range(_ROUNDS):
-                sets += [self._budgeting.narrower(self._ask, breach, strict=strict) for breach in broken.values()]
-                outcome = self._solve(frozenset(bars).union(*sets), remember=False)
+                fences += [budgeting.narrower(ask, breach, strict=strict) for breach in broken.values()]
+                together = frozenset[DeviceId]().union(*(each.forbidden for each in fences))
+                barred = dict.fromkeys(entry for each in fences for entry in each.barred)
+                outcome = budgeting.solve(self._task, Fence(together, tuple(barred)), remember=False)
                 if isinstance(outcome, Blocked):
                     break
-                found = self._budgeting.breaches(self._ask, outcome)
+                found = budgeting.breaches(ask, outcome)
                 if not found:
                     return outcome
-                fresh = {breach.scope: breach for breach in found if breach.scope not in broken}
-                if not fresh:
+                broken = {breach.scope: breach for breach in found if breach.scope not in broken}
+                if not broken:
                     break
-                broken = fresh
         return None
-
-    def _solve(self, forbidden: Devices, *, remember: bool = True) -> Placed | Blocked:
-        return self._budgeting.solve(self._ask, self._pod, self._now, self._moving, forbidden, remember=remember)
 
 
 #: Searches for another solution before the budgets that were broken are held to be the reason.

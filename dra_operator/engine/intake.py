@@ -232,9 +232,10 @@ class Intake:
         self._state.relaid()
 
     def _users_stale(self, slice_name: str) -> None:
-        """Claims that use devices of the slice may be Lost now, or found again."""
-        for device in self._state.inventory.devices_of(slice_name):
+        """Claims that use devices of the slice's pool may be Lost now, or found again, or count differently to quotas."""
+        for device in self._state.inventory.pool_devices(slice_name):
             for uid in self._state.inventory.users(device):
+                self._state.usage.touch(uid)
                 seen = self._state.view.claim_by_uid(uid)
                 if seen is not None:
                     self._state.dirty_claims[seen.key] = None

@@ -27,6 +27,7 @@ class Ask:
     """What budgets have to know of a unit: its claims without devices, and with each budget which of them (indexes) count to it.
 
     `quotas`: those some claim counts to; `reserves`: all reservations, in their order. `moving`: claims that give back what they use.
+    `joint`: it is placed with the members of its group, which knows of no bars for single claims.
     """
 
     unit: Unit
@@ -35,6 +36,7 @@ class Ask:
     reserves: tuple[tuple[Budget, frozenset[int]], ...]
     moving: frozenset[str] = frozenset()
     ends_at: float | None = None
+    joint: bool = False
 
     @property
     def namespace(self) -> str:
@@ -45,6 +47,24 @@ class Ask:
 
     def concerns_all(self, members: frozenset[int]) -> bool:
         return len(members) == len(self.claims)
+
+    def others(self, members: frozenset[int]) -> frozenset[int]:
+        return frozenset(range(len(self.claims))) - members
+
+    @property
+    def wants_all(self) -> bool:
+        """Does it ask for all devices of a node that match something?"""
+        return any(
+            detail.allocation_mode == "All"
+            for seen in self.claims
+            for request in seen.claim.spec.requests
+            for detail in request.details
+        )
+
+    def mine(self, members: frozenset[int], pairs: Pairs) -> Pairs:
+        """The allocations of those claims."""
+        uids = {self.claims[index].uid for index in members}
+        return [pair for pair in pairs if pair[0].uid in uids]
 
     @property
     def exempt(self) -> Mask:
@@ -78,7 +98,9 @@ class Judge:
     def forget(self) -> None:
         self._asking.forget()
 
-    def ask(self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str]) -> Ask | None:
+    def ask(
+        self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str], *, joint: bool = False
+    ) -> Ask | None:
         """None where no budget concerns it, or where its claims are not there or cannot be read."""
         accounts = self._accounts
         seen = [self._state.view.claims.get(key) for key in unit.claims]
@@ -91,7 +113,7 @@ class Judge:
                 members.setdefault(budget, set()).add(index)
         quotas = tuple((budget, frozenset(found)) for budget, found in members.items() if budget.key.field == "quota")
         reserves = tuple((budget, frozenset(members.get(budget, ()))) for budget in accounts.reserves)
-        ask = Ask(unit, claims, quotas, reserves, moving, ends_at(pod, now))
+        ask = Ask(unit, claims, quotas, reserves, moving, ends_at(pod, now), joint)
         return ask if quotas or any(not ask.concerns_all(found) for _, found in reserves) else None
 
     # -- quotas
@@ -214,11 +236,11 @@ class Judge:
                 used = accounts.tallies.of(budget.scope("")).devices
                 new = {
                     device
-                    for index, (seen, allocation) in enumerate(pairs)
-                    if index in members
+                    for seen, allocation in ask.mine(members, pairs)
                     for device in draw_of(budget, seen.claim.spec, allocation, inventory).devices
+                    if device not in used
                 }
-                kept_after[number] = max(0, kept[number] - len(new - used.keys()))
+                kept_after[number] = max(0, kept[number] - len(new))
         if shortfall(kept_after, after) <= shortfall(kept, before):
             return []
         breaches = []
@@ -277,11 +299,19 @@ class Judge:
             chosen.append(device)
         return frozenset(chosen)
 
+    def certainly_reserved(self, ask: Ask) -> bool:
+        """Would it take more of what reservations of others keep than there is beside them, whichever devices it gets?"""
+        for number, (budget, members) in enumerate(ask.reserves):
+            least = 0 if ask.concerns_all(members) else self._least(ask, budget, ask.others(members))[DEVICES]
+            if least and least > self.headroom(ask, number):
+                return True
+        return False
+
     def hopeless(self, ask: Ask) -> bool:
         """Would it leave a reservation of others too little even if nobody used anything?"""
         for number, (budget, members) in enumerate(ask.reserves):
-            if not members:
-                least = self._least(ask, budget, frozenset(range(len(ask.claims))))[DEVICES]
+            if not ask.concerns_all(members):
+                least = self._least(ask, budget, ask.others(members))[DEVICES]
                 if least > self._accounts.free.usable(number) - budget.limits[DEVICES]:
                     return True
         return False
@@ -289,7 +319,7 @@ class Judge:
     # -- both
 
     def breaches(self, ask: Ask, pairs: Pairs) -> list[Breach]:
-        """The budgets that these allocations (of all claims of `ask`, in order) would break."""
+        """The budgets that these allocations (of all claims of `ask`) would break."""
         found: list[Breach] = []
         for budget, members in ask.quotas:
             found += self._excess(ask, budget, self._added(ask, budget, members, pairs))
@@ -298,13 +328,11 @@ class Judge:
     def _added(self, ask: Ask, budget: Budget, members: frozenset[int], pairs: Pairs) -> Amounts:
         inventory = self._state.inventory
         draws = [
-            draw_of(budget, seen.claim.spec, allocation, inventory)
-            for index, (seen, allocation) in enumerate(pairs)
-            if index in members
+            draw_of(budget, seen.claim.spec, allocation, inventory) for seen, allocation in ask.mine(members, pairs)
         ]
         if not budget.in_capacity:
             used = self._accounts.tallies.of(ask.scope(budget)).devices
-            return {DEVICES: len({device for draw in draws for device in draw.devices} - used.keys())}
+            return {DEVICES: len({device for draw in draws for device in draw.devices if device not in used})}
         total: Counter[str] = Counter()
         for draw in draws:
             total.update(draw.capacity)

@@ -6,7 +6,17 @@ import re
 from collections.abc import Hashable
 from dataclasses import replace
 
-from dra_operator.allocator import Candidates, Failed, Problem, Solved, Strategy, UnitConstraint, candidates, solve
+from dra_operator.allocator import (
+    Bar,
+    Candidates,
+    Failed,
+    Problem,
+    Solved,
+    Strategy,
+    UnitConstraint,
+    candidates,
+    solve,
+)
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
@@ -39,12 +49,14 @@ class Placer:
         *,
         moving: frozenset[str] = frozenset(),
         forbidden: frozenset[DeviceId] = frozenset(),
+        barred: tuple[tuple[int, Bar], ...] = (),
         remember: bool = True,
     ) -> Placed | Blocked:
         """Find devices and a node for the unit's unallocated claims.
 
         `moving`: UIDs of allocated claims to be treated as free, to see whether they could be moved. `forbidden`: devices held or
-        reserved for others; keep one object as long as it holds. `remember` False: nobody will ask with this set again.
+        reserved for others; keep one object as long as it holds. `barred`: kinds of devices that its unallocated
+        claims (by index) may not have; groups do not heed it. `remember` False: nobody will ask with this set again.
         """
         state = self._state
         if self.gangs.concerns(unit, pod):
@@ -59,12 +71,12 @@ class Placer:
         ]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
         signature = None if moving or not remember else self._signature(unit, pod, todo, fixed, tuple(sorted(avoided)))
-        failure = (signature, forbidden)
+        failure = (signature, forbidden, barred)
         if signature is not None:
             known = self._failures.get(failure)
             if known is not None and known[0] == state.moment:
                 return _renamed(known[1], known[2], [claim.claim.meta.name for claim in todo])
-        outcome = self._solve(unit, pod, todo, fixed, avoided, moving, forbidden, empty=False)
+        outcome = self._solve(unit, pod, todo, fixed, avoided, moving, forbidden, barred, empty=False)
         if isinstance(outcome, Placed):
             return outcome
         blocked = self._judge(unit, pod, todo, fixed, avoided, outcome, signature)
@@ -132,6 +144,7 @@ class Placer:
         avoided: dict[str, str],
         moving: frozenset[str],
         forbidden: frozenset[DeviceId],
+        barred: tuple[tuple[int, Bar], ...],
         *,
         empty: bool,
     ) -> Placed | Blocker:
@@ -150,6 +163,7 @@ class Placer:
             misfits,
             strategy=Strategy(terms.placement.strategy),
             forbidden=forbidden,
+            barred=barred,
             constraints=constraints,
             empty=empty,
         )
@@ -187,7 +201,7 @@ class Placer:
         known = self._impossible.get(signature) if signature is not None else None
         if known is not None and known[0] == self._state.layout:
             return Blocked(blocker, impossible=known[1], avoiding=avoiding)
-        impossible = not isinstance(self._solve(unit, pod, todo, [], {}, frozenset(), frozenset(), empty=True), Placed)
+        impossible = not isinstance(self._solve(unit, pod, todo, [], {}, frozenset(), frozenset(), (), empty=True), Placed)
         if signature is not None:
             if len(self._impossible) > 10_000:
                 self._impossible.clear()

@@ -134,12 +134,14 @@ class Preempting:
         seen = [state.view.claims[key] for key in unit.claims]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
         claims, pods = self._holding.leaving()
+        fence = self._budgeting.fence(unit, pod, now, self._spoken_for(unit))
         problem = Problem(
             claims=tuple(each.claim for each in seen if not each.allocated),
             nodes=self._placer.candidate_nodes(unit, pod),
             needs_node=pod is not None,
             strategy=Strategy(terms.placement.strategy),
-            forbidden=self._spoken_for(unit) | self._budgeting.barred(unit, pod, now),
+            forbidden=fence.forbidden,
+            barred=fence.barred,
             constraints=self._placer.constraints(unit, pod),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from dra_operator.allocator import Problem, Strategy, UnitConstraint
+from dra_operator.allocator import Bar, Problem, Strategy, UnitConstraint
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION
@@ -36,6 +36,7 @@ class Problems:
         *,
         strategy: Strategy,
         forbidden: frozenset[DeviceId] = NOTHING,
+        barred: tuple[tuple[int, Bar], ...] = (),
         constraints: tuple[UnitConstraint, ...] = (),
         empty: bool = False,
         without: frozenset[str] = _NOBODY,
@@ -55,6 +56,7 @@ class Problems:
             strategy=strategy,
             cost=None if pod is None or empty else lambda name: self._state.ledger.cost(pod, name),
             forbidden=forbidden,
+            barred=barred,
             constraints=constraints,
             ignore_usage=empty,
         )

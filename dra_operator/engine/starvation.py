@@ -45,9 +45,14 @@ class Starvation:
             if hold.wanted:
                 continue
             before = hold.devices
-            state.holds.cover(hold.unit, self._budgeting.coverable(unit, self._covered(unit, found, hold, now)))
+            state.holds.cover(hold.unit, self._coverable(unit, self._covered(unit, found, hold, now)))
             if before - hold.devices:
                 state.freed()
+
+    def _coverable(self, unit: Unit, devices: frozenset[DeviceId]) -> frozenset[DeviceId]:
+        """Without what is kept for others: by a reservation, or by name for a preemptor that the unit may not get ahead of."""
+        named = [hold.wanted for hold in self._state.holds if hold.unit != unit.key and hold.priority >= unit.priority]
+        return self._budgeting.coverable(unit, devices.difference(*named))
 
     def act(self, waiting: list[Unit], now: float) -> list[Decision]:
         """After the pass: mark those that have waited too long, and hold for the first of those that compete."""
@@ -128,7 +133,7 @@ class Starvation:
         if chosen is None:
             return
         state.holds.put(chosen)
-        state.holds.cover(unit.key, self._budgeting.coverable(unit, self._covered(unit, found, chosen, now)))
+        state.holds.cover(unit.key, self._coverable(unit, self._covered(unit, found, chosen, now)))
         for key in unit.claims:
             state.stale_reports[key] = None
 

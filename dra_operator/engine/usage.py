@@ -31,7 +31,7 @@ class Usage:
 
     def take(self, uid: str, key: Key, spec: ClaimSpec, allocation: Allocation) -> None:
         """The claim takes these devices, instead of what it took before."""
-        self._touch(uid)
+        self.touch(uid)
         taken = {tuple(device) for device in self._devices(uid)}
         now = {(result.driver, result.pool, result.device) for result in allocation.results}
         if taken - now:
@@ -49,7 +49,7 @@ class Usage:
 
     def give_back(self, uid: str) -> bool:
         """The claim takes nothing any more; returns whether it did."""
-        self._touch(uid)
+        self.touch(uid)
         devices = self._devices(uid)
         self._note_freed(devices)
         self._inventory.release(uid)
@@ -67,8 +67,8 @@ class Usage:
         self._all_freed, self._freed = False, {}
         return everything, kinds
 
-    def _touch(self, uid: str) -> None:
-        """Remember what it had when it was touched first."""
+    def touch(self, uid: str) -> None:
+        """The claim's use may have changed, or what it uses may be something else. Remembers what it had when it was touched first."""
         if uid not in self.touched:
             self.touched[uid] = frozenset(self._devices(uid))
 

@@ -173,6 +173,14 @@ class Inventory:
         devices = self.pools[pool_id].slices[slice_name].devices
         return [DeviceId(pool_id.driver, pool_id.pool, device.name) for device in devices]
 
+    def pool_devices(self, slice_name: str) -> list[DeviceId]:
+        """What the pool of a slice publishes, of any generation, usable or not: a change of one slice concerns all of it."""
+        pool_id = self._slices.get(slice_name)
+        if pool_id is None:
+            return []
+        names = dict.fromkeys(device.name for item in self.pools[pool_id].slices.values() for device in item.devices)
+        return [DeviceId(pool_id.driver, pool_id.pool, name) for name in names]
+
     def offer(self, device_id: DeviceId) -> Offer | None:
         return self._offers.get(device_id)
 

@@ -1,22 +1,43 @@
-"""Devices that a unit must leave alone so that a budget holds, as sets that stay the same object for as long as they hold.
+"""What a search must leave alone so that a budget holds: kinds of devices for single claims, or devices for the whole unit.
 
-The allocator takes one set of forbidden devices and remembers answers by it, so equal questions must get the identical set. Devices
-that consume shared counters are left out unless asked for: a forbidden device counts as used, and its counters with it.
+Kinds do where everything of a budget is barred: nodes in one state still share their answers, and shared counters are not touched.
+Devices do where some may be taken and others not: all but so many on each node, or all that are not shared with the unit already.
+The allocator remembers answers by these objects, so equal questions must get identical ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
 
+from dra_operator.allocator import Bar
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.kinds import Kind
 from dra_operator.inventory.pools import Offer
-from dra_operator.queue.budgets import Budget, taken_of
+from dra_operator.queue.budgets import Amounts, Budget, taken_of
 
 Devices = frozenset[DeviceId]
 _NONE: Devices = frozenset()
 #: A set over a large cluster takes some megabytes.
 _KEPT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """`forbidden` and `barred` as in `allocator.Problem`."""
+
+    forbidden: Devices = _NONE
+    barred: tuple[tuple[int, Bar], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TooLarge:
+    """Kinds of which one device is more than is left of a capacity."""
+
+    kinds: frozenset[Kind]
+
+    def bars(self, kind: Kind) -> bool:
+        return kind in self.kinds
 
 
 class Bars:
@@ -25,45 +46,45 @@ class Bars:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._published = -1
+        self._kinds: dict[Budget, tuple[Kind, ...]] = {}
         self._sets: dict[Hashable, Devices] = {}
         self._unions: dict[tuple[int, ...], tuple[tuple[Devices, ...], Devices]] = {}
+        self._too_large: dict[tuple[Budget, frozenset[Kind]], TooLarge] = {}
 
     def forget(self) -> None:
+        self._kinds.clear()
         self._sets.clear()
         self._unions.clear()
+        self._too_large.clear()
 
-    def all_of(self, budget: Budget, spared: Collection[DeviceId] = (), *, consuming: bool = False) -> Devices:
+    def shareable(self, budget: Budget) -> bool:
+        """Are any devices of it shared between claims?"""
+        return any(kind.device.allow_multiple for kind in self._kinds_of(budget))
+
+    def too_large(self, budget: Budget, left: Amounts) -> TooLarge | None:
+        """Kinds that cannot be shared and of which one device is too much."""
+        found = set()
+        for kind in self._kinds_of(budget):
+            if not kind.device.allow_multiple:
+                taken = taken_of(left, kind.device.capacity, kind.driver)
+                if any(amount > left[name] for name, amount in taken.items()):
+                    found.add(kind)
+        if not found:
+            return None
+        kinds = frozenset(found)
+        return self._too_large.setdefault((budget, kinds), TooLarge(kinds))
+
+    def all_of(self, budget: Budget, spared: Collection[DeviceId]) -> Devices:
         """Every device that matches, but those `spared` that can be shared: another share of them costs nothing."""
         self._catch_up()
         kept = frozenset(device for device in spared if self._shareable(device))
-        key = ("all", budget, kept, consuming)
+        key = (budget, kept)
         known = self._sets.get(key)
         if known is None:
-            known = self._keep(key, (offer.id for offer in self._matching(budget, consuming) if offer.id not in kept))
-        return known
-
-    def shareable(self, budget: Budget) -> bool:
-        """Is any device that matches shared between claims?"""
-        self._catch_up()
-        views = {state.view: None for state in self._inventory.states.populated()}
-        return any(kind.device.allow_multiple and budget.matches(kind) for view in views for kind in view.kinds)
-
-    def larger(self, budget: Budget, left: Mapping[str, int]) -> Devices:
-        """The devices that cannot be shared and are too large for what is left of a capacity."""
-        self._catch_up()
-        key = ("larger", budget, tuple(sorted(left.items())))
-        known = self._sets.get(key)
-        if known is None:
-            verdicts: dict[Kind, bool] = {}
-
-            def too_large(kind: Kind) -> bool:
-                if kind not in verdicts:
-                    taken = taken_of(left, kind.device.capacity, kind.driver)
-                    verdicts[kind] = not kind.device.allow_multiple and any(taken[name] > left[name] for name in taken)
-                return verdicts[kind]
-
-            found = (offer.id for offer in self._matching(budget, False) if offer.kind is not None and too_large(offer.kind))
-            known = self._keep(key, found)
+            if len(self._sets) >= _KEPT:
+                self._sets.clear()
+            known = frozenset(offer.id for offer in self._matching(budget) if offer.id not in kept)
+            self._sets[key] = known
         return known
 
     def beyond(self, budget: Budget, allowed: int, usable: Collection[DeviceId] | None = None) -> Devices:
@@ -74,10 +95,8 @@ class Bars:
         self._catch_up()
         chosen: dict[str | None, int] = {}
         barred: list[DeviceId] = []
-        for offer in sorted(self._matching(budget, True), key=lambda offer: (offer.home is None, offer.id)):
-            if usable is not None and offer.id not in usable:
-                continue
-            if usable is None and self._inventory.users(offer.id):
+        for offer in sorted(self._matching(budget), key=lambda offer: (offer.home is None, offer.id)):
+            if offer.id not in usable if usable is not None else self._inventory.users(offer.id):
                 continue
             # A device that several nodes reach would come on top on each of them.
             most = max(chosen.values(), default=0) if offer.home is None else chosen.get(offer.home, 0)
@@ -98,7 +117,7 @@ class Bars:
             if len(self._unions) >= _KEPT:
                 self._unions.clear()
             # The parts are kept so that their ids stay theirs.
-            known = self._unions[key] = parts, frozenset().union(*parts)
+            known = self._unions[key] = parts, frozenset[DeviceId]().union(*parts)
         return known[1]
 
     def _catch_up(self) -> None:
@@ -107,17 +126,35 @@ class Bars:
             self._published = self._inventory.published
             self.forget()
 
-    def _matching(self, budget: Budget, consuming: bool) -> Iterable[Offer]:
+    def _kinds_of(self, budget: Budget) -> tuple[Kind, ...]:
+        """The kinds there are that match."""
+        self._catch_up()
+        known = self._kinds.get(budget)
+        if known is None:
+            views = {state.view: None for state in self._inventory.states.populated()}
+            kinds = dict.fromkeys(kind for view in views for kind in view.kinds)
+            known = self._kinds[budget] = tuple(kind for kind in kinds if budget.matches(kind))
+        return known
+
+    def _matching(self, budget: Budget) -> Iterable[Offer]:
         for offer in self._inventory.offers():
-            if offer.kind is not None and (consuming or not offer.device.consumes) and budget.matches(offer.kind):
+            if offer.kind is not None and budget.matches(offer.kind):
                 yield offer
 
     def _shareable(self, device: DeviceId) -> bool:
         offer = self._inventory.offer(device)
         return offer is not None and offer.device.allow_multiple
 
-    def _keep(self, key: Hashable, devices: Iterable[DeviceId]) -> Devices:
-        if len(self._sets) >= _KEPT:
-            self._sets.clear()
-        found = self._sets[key] = frozenset(devices)
-        return found
+
+def gather(parts: Iterable[Fence], bars: Bars, more: Devices = _NONE) -> Fence:
+    """All of them together, and the devices `more`."""
+    fences = list(parts)
+    barred = dict.fromkeys(entry for fence in fences for entry in fence.barred)
+    return Fence(bars.union([more, *(fence.forbidden for fence in fences)]), tuple(barred))
+
+
+def on_claims(claims: Iterable[int], bar: Bar) -> Fence:
+    """A bar for some claims (indexes)."""
+    return Fence(barred=tuple((claim, bar) for claim in sorted(claims)))
+
+

@@ -46,7 +46,7 @@ Scope = tuple[BudgetKey, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Budget:
-    """One entry of a policy that is in force. Made anew whenever its class changes."""
+    """One entry of a policy that is in force. The same object as long as nothing in it or in its class changes."""
 
     key: BudgetKey
     terms: Quota | Reservation
@@ -54,6 +54,10 @@ class Budget:
 
     def matches(self, kind: Kind) -> bool:
         return self.filter.outcome(kind) is None
+
+    def bars(self, kind: Kind) -> bool:
+        """As a bar (`allocator.Problem.barred`): leaves out all that it concerns."""
+        return self.matches(kind)
 
     def scope(self, namespace: str) -> Scope:
         per_namespace = isinstance(self.terms, Quota) and self.terms.per == "Namespace"

@@ -30,6 +30,7 @@ class FreeDevices:
         self._masks: dict[Kind, Mask] = {}
         self._usable: Counter[Mask] = Counter()
         self._busy: dict[DeviceId, Mask] = {}
+        self._free: Counter[Mask] = Counter()
         self._takes_pods: Callable[[str], bool] = lambda node: True
         self._plugged: Mapping[str, Mapping[int, int]] = {}
         self._by_plugin: dict[str, frozenset[DeviceId]] = {}
@@ -47,10 +48,12 @@ class FreeDevices:
         self._busy.clear()
         self._by_plugin.clear()
         self._usable = self._count_usable()
+        self._free = Counter(self._usable)
         if not budgets:
             return
         for device in list(self._inventory.usage.by_device):
-            self._look_at(device)
+            if device not in self._busy:
+                self._look_at(device)
         for node in plugged:
             self._mark_plugged(node)
 
@@ -77,10 +80,7 @@ class FreeDevices:
 
     def free(self) -> Counter[Mask]:
         """How many devices are free, by mask; those that match no reservation are left out."""
-        counts = Counter(self._usable)
-        for mask in self._busy.values():
-            counts[mask] -= 1
-        return +counts
+        return +self._free
 
     def usable(self, number: int) -> int:
         """How many devices the reservation could count on if nobody used any."""
@@ -178,7 +178,7 @@ class FreeDevices:
     def _look_at(self, device: DeviceId) -> None:
         offer = self._inventory.offer(device)
         if offer is None:
-            self._busy.pop(device, None)
+            self._unset(device)
         elif offer.device.consumes:
             used = {other.id for other in offer.pool.content.offers if self._inventory.users(other.id)}
             short = short_of_counters(offer.pool, used.__contains__)
@@ -188,11 +188,16 @@ class FreeDevices:
             self._set(offer, bool(self._inventory.users(device)))
 
     def _set(self, offer: Offer, busy: bool) -> None:
+        self._unset(offer.id)
         mask = self._mask(offer)
         if busy and mask:
             self._busy[offer.id] = mask
-        else:
-            self._busy.pop(offer.id, None)
+            self._free[mask] -= 1
+
+    def _unset(self, device: DeviceId) -> None:
+        mask = self._busy.pop(device, 0)
+        if mask:
+            self._free[mask] += 1
 
     def _mark_plugged(self, node: str) -> None:
         """Of the devices on the node that no claim uses, the first ones count as those that pods have from a plugin."""

@@ -9,8 +9,9 @@ from dra_operator.allocator.memory import memory_of
 from dra_operator.allocator.selection import Broken
 from dra_operator.api.policy import AllocationPolicy, Quota, Reservation
 from dra_operator.cel import CompileError
-from dra_operator.inventory import Inventory
+from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.kinds import Kind
+from dra_operator.inventory.views import View
 from dra_operator.queue.budgets import Budget, BudgetKey
 
 
@@ -88,7 +89,18 @@ def flaw_of_size(budget: Budget, inventory: Inventory) -> Flaw | None:
 
 def published(budget: Budget, inventory: Inventory) -> int:
     """How many devices match, also in pools that are being updated right now."""
-    count = sum(offer.kind is not None and budget.matches(offer.kind) for offer in inventory.offers())
+    count = 0
+    in_view: dict[View, int] = {}
+    shared: dict[DeviceId, None] = {}
+    for state in inventory.states.populated():
+        if state.view not in in_view:
+            matching = [
+                offer for offer, kind in zip(state.view.offers, state.view.kinds, strict=True) if budget.matches(kind)
+            ]
+            in_view[state.view] = sum(offer.home is not None for offer in matching)
+            shared.update(dict.fromkeys(offer.id for offer in matching if offer.home is None))
+        count += in_view[state.view] * len(state.nodes)
+    count += len(shared)
     for pool in inventory.pools.values():
         if pool.content.usable:
             continue

@@ -15,11 +15,11 @@ from dra_operator.profiles import device_classes, expand
 Object = dict[str, Any]
 
 
-def template(name: str, count: int = 1, namespace: str = "team-a") -> Object:
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": count}}
+def template(name: str, count: int = 1, device_class: str = "gpu.nvidia.com") -> Object:
+    request = {"name": "gpu", "exactly": {"deviceClassName": device_class, "count": count}}
     return {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": "team-a"},
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }  # fmt: skip
 

@@ -41,8 +41,9 @@ def versions(plane: ControlPlane) -> dict[str, str]:
         try:
             items = plane.client.get(resource.path())["items"]
         except ApiError as error:
-            assert error.status == 404, error
-            continue
+            if error.status == 404:
+                continue
+            raise
         for item in items:
             meta = item["metadata"]
             found[f"{resource.kind}/{meta.get('namespace', '')}/{meta['name']}"] = meta["resourceVersion"]
@@ -95,7 +96,8 @@ def test_looking_changes_nothing(
     assert Counter(claim["node"] for claim in run["claims"]) == {name: 3, f"{name}-0": 1}
     assert {pod["phase"] for pod in run["pods"]} == {"Running"}
 
-    assert versions(control_plane) == before
+    # The test's own connection has been idle for so long that the server may have closed it.
+    assert eventually(lambda: versions(control_plane)) == before
 
 
 def _settled(plane: ControlPlane) -> dict[str, str] | None:

@@ -138,7 +138,7 @@ def running_out(nodes: int, claims: int) -> dict[str, Any]:
 
 
 def groups(count: int, size: int, wanted: int) -> dict[str, Any]:
-    """One claim for more devices with one attribute value than any value has."""
+    """One claim for more devices with one attribute value than any value has, a request for each."""
     devices = [{"name": f"d{index}", "attributes": {"group": {"int": index % count}}} for index in range(count * size)]
     pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": "node", "pool": pool, "devices": devices}
@@ -149,7 +149,17 @@ def groups(count: int, size: int, wanted: int) -> dict[str, Any]:
         "classes": [{"metadata": {"name": "gpu"}, "spec": {}}],
         "slices": [{"metadata": {"name": "slice"}, "spec": spec}],
         "allocated": {},
-        "claims": [claim(0, {"exactly": exactly(wanted)}, f"{DRIVER}/group")],
+        "claims": [
+            {
+                "metadata": {"name": "claim", "namespace": "default", "uid": "uid"},
+                "spec": {
+                    "devices": {
+                        "requests": [{"name": f"gpu-{i}", "exactly": exactly(1)} for i in range(wanted)],
+                        "constraints": [{"matchAttribute": f"{DRIVER}/group"}],
+                    }
+                },
+            }
+        ],
         "timeoutMillis": PATIENCE_MILLIS,
     }
 

@@ -86,9 +86,8 @@ class Client:
         if payload is not None:
             headers["Content-Type"] = content_type
         try:
-            connection = self._connection()
-            connection.request(method, path, payload, headers)
-            answer = connection.getresponse()
+            self._send(method, path, payload, headers)
+            answer = self._connection().getresponse()
             raw = answer.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -97,6 +96,17 @@ class Client:
         if answer.status >= 400:
             raise ApiError(answer.status, f"{method} {path}", decoded)
         return decoded
+
+    def _send(self, method: str, path: str, payload: bytes | None, headers: dict[str, str]) -> None:
+        """On the connection there is; where the server has closed it meanwhile, on a new one."""
+        reused = hasattr(self._local, "connection")
+        try:
+            self._connection().request(method, path, payload, headers)
+        except OSError:
+            if not reused:
+                raise
+            self.close()
+            self._connection().request(method, path, payload, headers)
 
     def close(self) -> None:
         """Drop this thread's connection; the next request opens one."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PRIOR = 0.1
 #: Supply is looked at anew after this part of all devices may have changed hands, and counts as changed beyond these ratios.
 _PATIENCE = 16
-_CHANGED = (2 / 3, 3 / 2)
+_CHANGED = (4 / 5, 5 / 4)
 #: So many states are enough to estimate a supply.
 _SAMPLE = 256
 #: Keeps weights in the order of devices.

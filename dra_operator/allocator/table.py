@@ -162,7 +162,10 @@ class _Builder:
         self.plan, self.view, self.features, self.selectors = plan, view, features, selectors
         self.as_published = as_published
         self.table = Table(plan, view, as_published)
-        self.rejected = [Counter[object]() for _ in plan.ways]
+        #: Per way the first one that asks for the same: they share a column.
+        self.first = _first_alike(plan)
+        self.distinct = [way for way in plan.ways if self.first[way.index] == way.index]
+        self.rejected = {way.index: Counter[object]() for way in self.distinct}
         self._cells: dict[tuple[int, Kind], tuple[_Cell, object]] = {}
         self._sizes: dict[Kind, float] = {}
 
@@ -170,7 +173,7 @@ class _Builder:
         table, plan = self.table, self.plan
         cells: dict[int, list[_Cell]] = {}
         for position in range(len(self.view.kinds)):
-            row = [self._cell(way, position) for way in plan.ways]
+            row = [self._cell(way, position) for way in self.distinct]
             for cell in row:
                 if cell.usable or cell.every or cell.broken:
                     cells[position] = row
@@ -181,13 +184,15 @@ class _Builder:
             order.sort(key=lambda at: (bool(self.view.kinds[at].device.binding_conditions), sizes[at], at))
         table.order = tuple(order)
         table.sizes = tuple(sizes[position] for position in order)
-        table.columns = [Column(rejected=self.rejected[way.index]) for way in plan.ways]
+        columns = {way.index: Column(rejected=self.rejected[way.index]) for way in self.distinct}
+        table.columns = list(columns.values())
         for bit, position in enumerate(order):
             self._fill(bit, position, cells[position])
         if plan.rules:
             self._values()
         self._counters(set(order))
         self._symmetry()
+        table.columns = [columns[self.first[way.index]] for way in plan.ways]
         future, later = [], 0
         for requirement in reversed(plan.requirements):
             for way in requirement.ways:
@@ -406,6 +411,25 @@ class _Builder:
             key = (table.alike_key(bit), drains.get(position), groups.get(position))
             found[key] = found.get(key, 0) | 1 << bit
         table.classes = tuple(found.values())
+
+
+def _first_alike(plan: Plan) -> list[int]:
+    """Per way, the first way with the same idea of every device. How many it asks for, and under what name, makes no difference."""
+    seen: dict[Hashable, int] = {}
+    return [
+        seen.setdefault(
+            (
+                way.filter,
+                way.detail.tolerations,
+                tuple(sorted((name, amount.nano) for name, amount in way.detail.capacity.items())),
+                way.all,
+                way.constraints,
+                tuple(sorted(way.derived.items())),
+            ),
+            way.index,
+        )
+        for way in plan.ways
+    ]
 
 
 def _key(value: Hashable) -> Hashable:

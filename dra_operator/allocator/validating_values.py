@@ -88,9 +88,12 @@ def _range_fault(requested: Quantity, amount: Quantity, policy: RequestPolicy, f
         return "outside the valid range"
     if step is None:
         return None if amount == max(requested, minimum) else "more than asked for"
-    whole = all(item.as_int64() is not None for item in (minimum, step, requested))
-    if not whole and not features.fractional_capacity_range:
-        # Fractions are rounded to whole numbers first; only the bounds above are certain then.
+    bounds = [item for item in (minimum, step, policy.maximum) if item is not None]
+    exact = all(item.as_int64() is not None for item in (*bounds, requested)) or (
+        features.fractional_capacity_range and all(item.milli() is not None for item in bounds)
+    )
+    if not exact:
+        # Other fractions are rounded to whole numbers first; only the bounds above are certain then.
         return None
     if (amount.nano - minimum.nano) % step.nano:
         return f"not a multiple of {step} from {minimum}"

@@ -20,7 +20,7 @@ from dra_operator.allocator import Failed, Problem, RecentDemand, Result, Solved
 from dra_operator.allocator import solve as solve_problem
 from dra_operator.allocator.document import Document, read_document
 from dra_operator.api.claims import ResourceClaim
-from dra_operator.api.errors import InvalidObject
+from dra_operator.api.errors import SHAPE_ERRORS, InvalidObject, describe
 from dra_operator.cli.documents import BadDocument, read_documents
 from dra_operator.cli.failures import FAILED, CommandFailed
 from dra_operator.cli.output import error
@@ -53,17 +53,15 @@ def solve(
     Example: kubectl-dra solve problem.json --strategy FirstFit
     """
     bad = False
+    began = perf_counter()
     for number, data in enumerate(read_problems(file)):
         name = _name(data, number)
-        began = perf_counter()
         try:
-            if isinstance(data, CommandFailed):
-                raise ValueError(data.message)
-            document = read_document(data)
-        except (InvalidObject, ValueError) as problem:
+            document = _read(data)
+        except CommandFailed as problem:
             bad = True
-            error(f"{name}: {problem}")
-            _write({"name": name, "error": str(problem)})
+            error(f"{name}: {problem.message}")
+            _write({"name": name, "error": problem.message})
             continue
         if fill:
             _fill(document, strategy, began)
@@ -72,6 +70,7 @@ def solve(
                 Problem(document.claims, document.nodes, strategy=strategy), document.inventory.snapshot()
             )
             _write(answer(name, result, document.claims))
+        began = perf_counter()
     sys.stdout.flush()
     if bad:
         raise CommandFailed("", FAILED)
@@ -94,6 +93,19 @@ def read_problems(file: str) -> Iterator[Any]:
             yield CommandFailed(f"{file}:{document.line}: {document.message}")
         else:
             yield document.value
+
+
+def _read(data: Any) -> Document:
+    """One problem. Raises CommandFailed, whatever is wrong with it."""
+    if isinstance(data, CommandFailed):
+        raise data
+    try:
+        return read_document(data)
+    except InvalidObject as problem:
+        raise CommandFailed(str(problem)) from None
+    except SHAPE_ERRORS as problem:
+        text = str(problem) if type(problem) is ValueError else f"cannot be read ({describe(problem, data)})"
+        raise CommandFailed(text) from None
 
 
 def answer(name: str, result: Result, claims: Sequence[ResourceClaim]) -> dict[str, Any]:
@@ -125,12 +137,13 @@ def _fill(document: Document, strategy: Strategy, began: float) -> None:
     gc.freeze()
     loaded = perf_counter()
     results: list[Result] = []
-    for claim in document.claims:
+    for number, claim in enumerate(document.claims):
         recent.note(claim.spec)
         problem = Problem((claim,), nodes, strategy=strategy, demand=recent.demand)
         result = solve_problem(problem, inventory.snapshot())
         if isinstance(result, Solved):
-            inventory.use(claim.meta.uid or str(claim.key), result.allocations[0])
+            # UIDs may be missing or given twice in a file.
+            inventory.use(f"claim #{number}", result.allocations[0])
         results.append(result)
     done = perf_counter()
     gc.unfreeze()

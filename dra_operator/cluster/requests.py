@@ -9,6 +9,7 @@ from dra_operator.api.meta import format_micro_time
 from dra_operator.cluster.rest import (
     ALLOCATION_POLICIES,
     BY_KIND,
+    CLAIM_GROUPS,
     EVENTS,
     MERGE_PATCH,
     PODS,
@@ -24,6 +25,7 @@ from dra_operator.engine.decisions import (
     PatchPod,
     RecordEvent,
     WriteClaimStatus,
+    WriteGroupStatus,
     WritePolicyStatus,
     WriteReport,
 )
@@ -52,6 +54,8 @@ def request_for(decision: Decision, *, now: float, instance: str) -> Request:
             return Request("DELETE", BY_KIND[decision.kind].path(*decision.key), options)
         case WritePolicyStatus():
             return Request("PUT", ALLOCATION_POLICIES.path("", decision.policy, "status"), decision.body)
+        case WriteGroupStatus():
+            return Request("PUT", CLAIM_GROUPS.path(*decision.group, "status"), decision.body)
         case RecordEvent():
             return Request(
                 "POST", EVENTS.path(decision.regarding.get("namespace") or "default"), event(decision, now, instance)

@@ -15,7 +15,7 @@ from dra_operator.convert.podspecs import owner_name, pod_specs
 from dra_operator.convert.values import Object, dig, replaced, with_field
 
 #: Does nothing, for ever.
-PLACEHOLDER = "registry.k8s.io/pause:3.10"
+PLACEHOLDER = "pause"
 _SELECTING = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"})
 
 

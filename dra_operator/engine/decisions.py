@@ -89,6 +89,15 @@ class WritePolicyStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteGroupStatus:
+    """UpdateStatus of a ClaimGroup; `body` as in WritePolicyStatus."""
+
+    id: int
+    group: Key
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordEvent:
     """A Kubernetes Event (events.k8s.io/v1) about `regarding` (an object reference: apiVersion, kind, namespace, name, uid)."""
 
@@ -101,7 +110,15 @@ class RecordEvent:
 
 
 Decision = (
-    WriteClaimStatus | PatchClaim | PatchPod | EvictPod | WriteReport | DeleteReport | WritePolicyStatus | RecordEvent
+    WriteClaimStatus
+    | PatchClaim
+    | PatchPod
+    | EvictPod
+    | WriteReport
+    | DeleteReport
+    | WritePolicyStatus
+    | WriteGroupStatus
+    | RecordEvent
 )
 
 

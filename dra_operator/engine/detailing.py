@@ -57,7 +57,8 @@ class Details:
     def of(self, seen: SeenClaim, unit: Unit, summary: str, now: float, *, quiet: bool) -> dict[str, Any]:
         """`status.explanation` of the claim's report. `quiet`: nothing is being placed just now. Raises NotYet."""
         names = [key for key in unit.claims if not self._state.view.claims[key].allocated]
-        if seen.key not in names:
+        if seen.key not in names or unit.key.kind == "group":
+            # What would help one member says nothing of its group.
             return {"summary": summary}
         known = self._found(unit, names, now, quiet)
         told = _of_claim(known.explanation, names.index(seen.key))

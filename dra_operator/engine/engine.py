@@ -11,6 +11,7 @@ from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
 from dra_operator.engine.detailing import Details
 from dra_operator.engine.explaining import Explainer
+from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
@@ -60,7 +61,10 @@ class Engine:
         self._reporter = Reporter(self._state, Details(self._state, self._explainer))
         self._class_reporter = ClassReporter(self._state, self._budgeting)
         self._policy_reporter = PolicyReporter(self._state, self._budgeting.accounts)
-        self._intake = Intake(self._state, self._reporter, self._class_reporter, self._policy_reporter)
+        self._group_reporter = GroupReporter(self._state)
+        self._intake = Intake(
+            self._state, self._reporter, self._class_reporter, self._policy_reporter, self._group_reporter
+        )
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
         self._holding = Holding(self._state)
@@ -89,7 +93,7 @@ class Engine:
         """What became of a decision."""
         if self._reporter.settle(outcome, now) or self._class_reporter.settle(outcome, now):
             return
-        if self._policy_reporter.settle(outcome, now):
+        if self._policy_reporter.settle(outcome, now) or self._group_reporter.settle(outcome, now):
             return
         self._preempting.settle(outcome)
         effect, write = self._state.writes.settle(outcome, now)
@@ -146,6 +150,7 @@ class Engine:
         decisions += self._class_reporter.write(now)
         if writing:
             decisions += self._policy_reporter.write(now)
+            decisions += self._group_reporter.write(now)
         events, self._state.events = self._state.events, []
         if writing:
             decisions += events
@@ -172,6 +177,7 @@ class Engine:
             self._reporter.next_wake(),
             self._class_reporter.next_wake(),
             self._policy_reporter.next_wake(),
+            self._group_reporter.next_wake(),
             self._queue.recheck,
             self._preempting.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),

@@ -63,6 +63,9 @@ class Explainer:
             return Account(object_name, told.phase, _has(told), (told,))
         pod = next((pod for pod in self._state.view.pods_of_claim(key) if not pod.terminal), None)
         unit = found.unit or self._unit_for(seen, pod)
+        if unit.key.kind == "group":
+            # Of the member by itself; what would help it says nothing of its group.
+            unit, effort = self._unit_for(seen, pod), None
         explanation = self.explanation(unit, now, effort, Blocker(found.reason, found.message))
         return Account(object_name, told.phase, explanation.summary, (told,), self._queue(unit), explanation)
 
@@ -83,6 +86,9 @@ class Explainer:
                 return Account(object_name, broken.phase, broken.message, told)
             return Account(object_name, self._phase_of(pod, told), blocked or self._pod_has(pod, told), told)
         unit = state.units.get(UnitKey("pod", key))
+        group = state.groups.of("pod", key)
+        if group is not None and UnitKey("group", group) in state.units:
+            effort = None
         if unit is None:
             unit = Unit(UnitKey("pod", key), pod.meta.uid, tuple(claim.key for claim in seen), pod.meta.created or now)
             unit.priority = priority_of_pod(pod, seen, state)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dra_operator.engine.gangplacing import GangPlacer, Party
+from dra_operator.engine.gangplacing import GangPlacer
+from dra_operator.engine.gangproblems import Party
 from dra_operator.engine.state import State
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import Hold, ready_at
@@ -37,6 +38,7 @@ class GangHolds:
                 low = middle + 1
             else:
                 high, plan = middle, found
+        plan = dict(sorted(plan.items()))
         nodes = tuple(plan)
         self._plans[unit.key] = nodes, plan
         times = {name: rank[0] for rank, name in ranked}

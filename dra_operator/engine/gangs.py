@@ -38,6 +38,7 @@ class Gangs:
         """Bring the group's unit up to date; returns what its members need done."""
         state = self._state
         roll = call_roll(state, key, now)
+        state.stale_groups[key] = None
         if roll.due is not None:
             self._alarms.set(roll.due, "group", key)
         decisions = self._carry_on([member for member in roll.placed if not member.gated], now)
@@ -136,7 +137,8 @@ class Gangs:
         since = self._troubled.get(roll.key)
         if since is None:
             waited = unit.waiting_since if not roll.complete and not roll.placed else None
-            since = self._troubled[roll.key] = now if waited is None else waited
+            since = now if waited is None else max(waited, self._state.timed_out.get(roll.key, waited))
+            self._troubled[roll.key] = since
         due = since + roll.group.spec.timeout
         if due > now:
             self._alarms.set(due, "group", roll.key)
@@ -155,6 +157,7 @@ class Gangs:
         _, terms = state.terms(unit)
         unit.back_off(now, terms.backoff.initial, terms.backoff.max)
         self._troubled[roll.key] = unit.not_before
+        state.timed_out[roll.key] = now
         self._alarms.set(unit.not_before, "group", roll.key)
         what = f"has {roll.count}" if not roll.complete else "did not get devices for all its members"
         text = f"{what} for {group.spec.timeout:.0f} s"

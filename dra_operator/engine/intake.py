@@ -17,6 +17,7 @@ from dra_operator.api.policy import AllocationPolicy
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import WriteClaimStatus
+from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.membership import is_ours
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.reporting import Reporter
@@ -32,10 +33,16 @@ class Intake:
     """One method a kind to apply, one to remove."""
 
     def __init__(
-        self, state: State, reporter: Reporter, class_reporter: ClassReporter, policy_reporter: PolicyReporter
+        self,
+        state: State,
+        reporter: Reporter,
+        class_reporter: ClassReporter,
+        policy_reporter: PolicyReporter,
+        group_reporter: GroupReporter,
     ) -> None:
         self._state, self._reporter = state, reporter
         self._class_reporter, self._policy_reporter = class_reporter, policy_reporter
+        self._group_reporter = group_reporter
         self._apply: Mapping[str, Callable[[Raw], None]] = {
             "ResourceClaim": self._apply_claim,
             "Pod": self._apply_pod,
@@ -310,6 +317,7 @@ class Intake:
 
     def _apply_group(self, raw: Raw) -> None:
         group = ClaimGroup.from_dict(raw)
+        self._group_reporter.apply(raw)
         if self._state.groups.apply(group):
             self._group_changed(group.meta.key)
 

@@ -273,6 +273,8 @@ class Queue:
     def _mark_reports(self, unit: Unit) -> None:
         for key in unit.claims:
             self._state.stale_reports[key] = None
+        if unit.key.kind == "group":
+            self._state.stale_groups[unit.key.subject] = None
 
     def _pod(self, unit: Unit) -> Pod | None:
         return self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None

@@ -53,6 +53,7 @@ class HeldBefore:
 class State:
     """`waited_before` and `held_before`: since when claims waited, and on which node theirs were held since when, according to
     reports from before a restart. `preempted`: by UID, claims whose devices were taken for the unit named.
+    `timed_out`: when a ClaimGroup last gave up.
 
     `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
     room on nodes, `term_changes` what policies and priorities say. Devices that come free are followed by `usage` and wake those only
@@ -70,6 +71,8 @@ class State:
     dirty_pods: dict[Key, None] = field(default_factory=dict)
     dirty_claims: dict[Key, None] = field(default_factory=dict)
     dirty_groups: dict[Key, None] = field(default_factory=dict)
+    stale_groups: dict[Key, None] = field(default_factory=dict)
+    timed_out: dict[Key, float] = field(default_factory=dict)
     groups: GroupBook = field(default_factory=lambda: GroupBook(GROUP_LABEL))
     stale_reports: dict[Key, None] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)

@@ -26,6 +26,7 @@ from dra_operator.engine.decisions import (
     PatchPod,
     RecordEvent,
     WriteClaimStatus,
+    WriteGroupStatus,
     WritePolicyStatus,
     WriteReport,
 )
@@ -67,7 +68,7 @@ def lane_of(decision: Decision) -> Lane:
             return Lane.EVICTIONS
         case WriteReport() if _guards(decision):
             return Lane.EVICTIONS
-        case WriteReport() | DeleteReport() | WritePolicyStatus():
+        case WriteReport() | DeleteReport() | WritePolicyStatus() | WriteGroupStatus():
             return Lane.REPORTS
         case RecordEvent():
             return Lane.EVENTS
@@ -90,6 +91,8 @@ def object_of(decision: Decision) -> tuple[str, ...]:
             return (decision.kind, *decision.key)
         case WritePolicyStatus():
             return ("AllocationPolicy", decision.policy)
+        case WriteGroupStatus():
+            return ("ClaimGroup", *decision.group)
         case RecordEvent():
             return ("Event", str(decision.id))
 

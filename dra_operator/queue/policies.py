@@ -72,7 +72,6 @@ def classes_of(claim: ResourceClaim) -> frozenset[str]:
 #: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
 INACTIVE = (
     "placement.prefer",
-    "placement.aliases",
     "onClassChange",
 )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from dra_operator.api.quantity import Quantity
+
 STABLE = ["AdminAccess", "DeviceTaints", "PartitionableDevices", "PrioritizedList"]
 INCUBATING = [*STABLE, "ConsumableCapacity", "DeviceBindingAndStatus", "FractionalCapacityRange"]
 EXPERIMENTAL = [
@@ -393,5 +395,65 @@ def make_partitions(seed: int) -> dict[str, Any]:
             {"metadata": {"name": "counters"}, "spec": {**spec, "sharedCounters": counters}},
         ],
         "allocated": {"devices": [f"{DRIVERS[0]}/pool/{name}" for name in taken], "shared": [], "capacity": {}},
+        "claims": claims,
+    }
+
+
+AMOUNTS = (
+    "0", "1", "2", "3", "7", "10", "100", "1500m", "500m", "250m", "1m", "100u", "1n", "0.5", "1.5", "1Ki", "1Mi", "1Gi", "3Gi",
+    "1536Mi", "1.5Gi", "10G", "1e3", "1e9", "9223372036854775807", "9223372036854775808", "9P", "8Ei", "16Ei", "-1", "12345678901234567",
+)  # fmt: skip
+
+
+def make_capacities(seed: int) -> dict[str, Any]:
+    """Shared devices with all sorts of policies, asked for all sorts of amounts."""
+    random = Random(f"capacities-{seed}")
+    positive = [text for text in AMOUNTS if text != "-1"]
+
+    def amount() -> str:
+        return random.choice(AMOUNTS)
+
+    def policy() -> dict[str, Any] | None:
+        chosen = random.random()
+        if chosen < 0.2:
+            return None
+        # As the API server accepts it: amounts in order, the default among them, no negative ones.
+        if chosen < 0.3:
+            return {"default": random.choice(positive)}
+        picked = sorted(random.sample(positive, 3), key=Quantity.parse)
+        if chosen < 0.5:
+            return {"default": random.choice(picked), "validValues": picked}
+        bounds = {"min": picked[0]}
+        if random.random() < 0.5:
+            bounds["max"] = picked[2]
+        if random.random() < 0.7:
+            bounds["step"] = random.choice([text for text in positive[1:] if Quantity.parse(text).value() < 10**12])
+        return {"default": picked[0], "validRange": bounds}
+
+    devices = []
+    for index in range(random.choice((1, 2))):
+        capacity, shared = {}, random.random() < 0.8
+        for name in random.choice((("memory",), ("memory", "cores"))):
+            rules = policy() if shared else None
+            capacity[name] = {"value": amount(), **({"requestPolicy": rules} if rules else {})}
+        devices.append({"name": f"dev-{index}", "capacity": capacity, "allowMultipleAllocations": shared})
+    claims = []
+    for number in range(random.choice((1, 2))):
+        wanted = {name: amount() for name in ("memory", "cores") if random.random() < 0.6}
+        exactly: dict[str, Any] = {"deviceClassName": "class-0", "allocationMode": "ExactCount", "count": 1}
+        if wanted:
+            exactly["capacity"] = {"requests": wanted}
+        meta = {"name": f"claim-{number}", "namespace": "default", "uid": f"uid-{number}"}
+        claims.append({"metadata": meta, "spec": {"devices": {"requests": [{"name": "req-0", "exactly": exactly}]}}})
+    features = [name for name in INCUBATING if name != "FractionalCapacityRange" or random.random() < 0.7]
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVERS[0], "nodeName": "node-0", "pool": pool, "devices": devices}
+    return {
+        "name": f"capacities-{seed}",
+        "features": features,
+        "nodes": [{"metadata": {"name": "node-0"}}],
+        "classes": [{"metadata": {"name": "class-0"}, "spec": {}}],
+        "slices": [{"metadata": {"name": "slice"}, "spec": spec}],
+        "allocated": {"devices": [], "shared": [], "capacity": {}},
         "claims": claims,
     }

@@ -85,6 +85,12 @@ Row = tuple[Callable[[], Inventory], Callable[[], ResourceClaim], bool, int]
 ROWS: dict[str, Row] = {
     "9_of_32_in_groups_of_8": (lambda: inventory(groups(8, 4)), lambda: claim([ask("r", 9)], MATCH_G), False, 200),
     "9_of_64_in_groups_of_8": (lambda: inventory(groups(8, 8)), lambda: claim([ask("r", 9)], MATCH_G), False, 200),
+    "9_requests_of_64_in_groups_of_8": (
+        lambda: inventory(groups(8, 8)),
+        lambda: claim([ask(f"r{i}", 1) for i in range(9)], MATCH_G),
+        False,
+        500,
+    ),
     "8_of_64_in_groups_of_8": (lambda: inventory(groups(8, 8)), lambda: claim([ask("r", 8)], MATCH_G), True, 400),
     "two_requests_of_5_in_groups_of_8": (
         lambda: inventory(groups(8, 8)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_no_device_is_in_two_places(record: dict[str, Any]) -> None:
         spans.setdefault(device, []).append((since, float("inf") if to is None else to))
     for listed in spans.values():
         ordered = sorted(listed)
-        assert all(before[1] <= after[0] for before, after in zip(ordered, ordered[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in pairwise(ordered))
 
 
 def test_curves_follow_from_the_uses(record: dict[str, Any]) -> None:

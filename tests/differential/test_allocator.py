@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.allocator.problems import make_partitions, make_problem
+from tests.allocator.problems import make_capacities, make_partitions, make_problem
 from tests.differential.allocators import compare
 from tests.differential.gobuild import Unavailable, ask_all
 
@@ -63,6 +63,12 @@ def test_partitions(easy: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies of copies; also with the search's bounds at work from the first step on."""
     monkeypatch.setattr("dra_operator.allocator.search._EASY", easy)
     for seed, problem, answer in answers(range(_FIRST, _FIRST + _BATCH), make_partitions):
+        verdict = compare(problem, answer)
+        assert verdict.acceptable, f"seed {seed}: {verdict.why}"
+
+
+def test_capacities() -> None:
+    for seed, problem, answer in answers(range(_FIRST, _FIRST + 2 * _BATCH), make_capacities):
         verdict = compare(problem, answer)
         assert verdict.acceptable, f"seed {seed}: {verdict.why}"
 

@@ -340,6 +340,48 @@ def test_without_its_group_nothing_is_kept() -> None:
     assert stage.report("a")["reason"] == "GroupMissing"
 
 
+# -- status
+
+
+def status(stage: Stage) -> Object:
+    found = stage.get("ClaimGroup", "gang")
+    assert found is not None
+    value: Object = found.get("status") or {}
+    return value
+
+
+def test_the_group_says_how_it_fares() -> None:
+    terms = policy(preemption=NEVER, backoff={"initial": "30s", "max": "5m"})
+    stage = Stage(*cluster(1, 2), terms, group(members=3, timeout="60s"), *members("a", "b")).run(10)
+    assert status(stage) == {"phase": "Incomplete", "members": 2, "placed": 0, "message": "2 of 3 members"}
+    stage.run(60)
+    assert status(stage)["phase"] == "TimedOut"
+    assert status(stage)["lastTimeout"]
+    stage.apply(group(members=2))
+    stage.run(40)
+    found = status(stage)
+    assert (found["phase"], found["members"], found["placed"]) == ("Placed", 2, 2)
+    stage.apply(*member("c"))
+    stage.run(10)
+    assert (status(stage)["members"], status(stage)["placed"]) == (3, 2)
+
+
+def test_a_group_that_waits_for_devices_says_for_which() -> None:
+    stage = Stage(*cluster(1, 2), policy(preemption=NEVER), claim("x"), pod("x", "x")).run(5)
+    stage.apply(group(members=2), *members("a", "b"))
+    stage.run(10)
+    assert status(stage)["phase"] == "Waiting"
+    assert status(stage)["message"].startswith("each of 2 members has a place by itself, but at most 1")
+
+
+def test_a_timeout_is_not_told_again_after_a_restart() -> None:
+    stage = Stage(*cluster(1, 2), group(members=2, timeout="100s"), *members("a")).run(120)
+    assert len(stage.events("GroupTimeout")) == 1
+    stage.runner.kill()
+    stage.run(60)
+    assert len(stage.events("GroupTimeout")) == 1
+
+
 # -- starvation
 
 

@@ -300,6 +300,7 @@ RIGHTS = [
     ("resource.k8s.io", "resourceclaims/status", "update", "", ""),
     ("resource.k8s.io", "resourceclaims/binding", "update", "", ""),
     ("dra-operator.dev", "allocationpolicies/status", "update", "", ""),
+    ("dra-operator.dev", "claimgroups/status", "update", "", ""),
     ("events.k8s.io", "events", "create", "default", ""),
     ("coordination.k8s.io", "leases", "create", "dra-operator", ""),
     ("coordination.k8s.io", "leases", "update", "dra-operator", "dra-operator"),

@@ -19,7 +19,14 @@ from dra_operator.cluster.memory.world import DECIDE, World
 from dra_operator.cluster.memory.world import OPERATOR as OPERATOR_RANK
 from dra_operator.cluster.requests import request_for
 from dra_operator.cluster.rest import CLAIM_REPORTS, DEVICE_CLASS_REPORTS, ENGINE_KINDS, Resource, Response
-from dra_operator.engine.decisions import Decision, Outcome, RecordEvent, WritePolicyStatus, WriteReport
+from dra_operator.engine.decisions import (
+    Decision,
+    Outcome,
+    RecordEvent,
+    WriteGroupStatus,
+    WritePolicyStatus,
+    WriteReport,
+)
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -242,7 +249,7 @@ class Runner:
 
 
 #: Decisions that nothing else waits for: a run may end before they are carried out.
-_QUIET = (WriteReport, WritePolicyStatus, RecordEvent)
+_QUIET = (WriteReport, WritePolicyStatus, WriteGroupStatus, RecordEvent)
 
 
 class _Stream:

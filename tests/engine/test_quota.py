@@ -315,7 +315,8 @@ def test_other_devices_are_taken_where_a_capacity_would_be_exceeded() -> None:
     other = gpus("n1", 2)
     other["metadata"]["name"], other["spec"]["driver"] = "n1-npus", "npu.example.com"
     objects = (node("n1"), sized("n1", "80Gi", "80Gi"), other, device_class(), device_class("any", "true"))
-    stage = Stage(*objects, namespace("a"), policy(quota=[quota(capacity={"memory": "100Gi"})]))
+    terms = {"quota": [quota(capacity={"memory": "100Gi"})], "placement": {"strategy": "FirstFit"}}
+    stage = Stage(*objects, namespace("a"), policy(**terms))
     use(stage, "a1", 2, of="any")
     stage.run(10)
     assert set(stage.bound()) == {"a1"}

@@ -92,9 +92,9 @@ class Budgeting:
             if not members
         ]
 
-    def over_quota(self, unit: Unit, pod: Pod | None, now: float) -> bool:
+    def over_quota(self, unit: Unit, now: float) -> bool:
         """Does it ask for more than a quota has left, whichever devices it would get?"""
-        ask = self._ask(unit, pod, now, _UNMOVED)
+        ask = self._ask(unit, None, now, _UNMOVED)
         return ask is not None and bool(self._judge.certain(ask))
 
     def wakes(self) -> set[Scope]:

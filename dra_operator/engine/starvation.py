@@ -42,6 +42,8 @@ class Starvation:
                     state.drop_hold(hold.unit)
                 continue
             hold.rank = order(unit)
+            if self._budgeting.over_quota(unit, now):
+                unit.tried = -1  # others took its quota: it holds in vain, and will say so
             if hold.wanted:
                 continue
             before = hold.devices

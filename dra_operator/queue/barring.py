@@ -156,5 +156,3 @@ def gather(parts: Iterable[Fence], bars: Bars, more: Devices = _NONE) -> Fence:
 def on_claims(claims: Iterable[int], bar: Bar) -> Fence:
     """A bar for some claims (indexes)."""
     return Fence(barred=tuple((claim, bar) for claim in sorted(claims)))
-
-

@@ -89,7 +89,9 @@ class FreeDevices:
     def matching(self, number: int) -> list[DeviceId]:
         """The free devices that match a reservation."""
         return [
-            offer.id for offer in self._inventory.offers() if self._mask(offer) >> number & 1 and offer.id not in self._busy
+            offer.id
+            for offer in self._inventory.offers()
+            if self._mask(offer) >> number & 1 and offer.id not in self._busy
         ]
 
     def concerns(self, device: DeviceId) -> bool:
@@ -217,7 +219,9 @@ class FreeDevices:
 
 def short_of_counters(pool: Pool, used: Callable[[DeviceId], bool]) -> set[DeviceId]:
     """The devices of a pool that nobody uses but whose counters others have taken (KEP-4815)."""
-    left = {(item.name, name): amount.nano for item in pool.content.counter_sets for name, amount in item.counters.items()}
+    left = {
+        (item.name, name): amount.nano for item in pool.content.counter_sets for name, amount in item.counters.items()
+    }
     unused = []
     for offer in pool.content.offers:
         if not offer.device.consumes:

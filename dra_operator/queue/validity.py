@@ -55,7 +55,9 @@ def flaw_of_entry(key: BudgetKey, terms: Quota | Reservation, inventory: Invento
     for index, expression in enumerate(device_class.selectors):
         found = None if expression is None else selectors.compiled(expression)
         if isinstance(found, CompileError):
-            text = f"selector {index} of DeviceClass {device_class.name} does not compile ({found}); the {what} is ignored"
+            text = (
+                f"selector {index} of DeviceClass {device_class.name} does not compile ({found}); the {what} is ignored"
+            )
             return Flaw(f"{key}.deviceClassName", "InvalidSelector", text)
     for index, selector in enumerate(terms.selectors):
         found = selectors.compiled(selector.cel.expression)

@@ -242,7 +242,9 @@ def test_claims_that_are_not_managed_count() -> None:
 
 def test_admin_access_is_outside_quota_and_reservation() -> None:
     keep = policy("keep", claimSelector={"matchLabels": {"tier": "critical"}}, reserve=[quota(devices=4)])
-    stage = cluster(policy(quota=[quota(devices=0)]), keep, namespace("m", **{"resource.kubernetes.io/admin-access": "true"}))
+    stage = cluster(
+        policy(quota=[quota(devices=0)]), keep, namespace("m", **{"resource.kubernetes.io/admin-access": "true"})
+    )
     item = claim("m1", namespace="m")
     item["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
     stage.apply(item, pod("m1", "m1", namespace="m"))
@@ -307,6 +309,17 @@ def test_a_quota_in_capacity_sums_what_devices_have() -> None:
     assert sorted(stage.taken()) == ["n1/gpu-0", "n1/gpu-1"]
     text = "namespace a uses 80Gi of 100Gi memory of class gpu; 40Gi more asked for"
     assert text in summary(stage, "a3")
+
+
+def test_other_devices_are_taken_where_a_capacity_would_be_exceeded() -> None:
+    other = gpus("n1", 2)
+    other["metadata"]["name"], other["spec"]["driver"] = "n1-npus", "npu.example.com"
+    objects = (node("n1"), sized("n1", "80Gi", "80Gi"), other, device_class(), device_class("any", "true"))
+    terms = {"quota": [quota(capacity={"memory": "100Gi"})], "placement": {"strategy": "FirstFit"}}
+    stage = Stage(*objects, namespace("a"), policy(**terms))
+    use(stage, "a1", 2, of="any")
+    stage.run(10)
+    assert set(stage.bound()) == {"a1"}
 
 
 def test_shared_devices_count_by_what_is_taken_of_them_or_once() -> None:
@@ -403,7 +416,10 @@ def test_tainted_devices_are_not_free() -> None:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
         "metadata": {"name": "broken"},
-        "spec": {"deviceSelector": {"driver": GPU, "pool": "n1", "device": "gpu-0"}, "taint": {"key": "x", "effect": "NoSchedule"}},
+        "spec": {
+            "deviceSelector": {"driver": GPU, "pool": "n1", "device": "gpu-0"},
+            "taint": {"key": "x", "effect": "NoSchedule"},
+        },
     }
     stage = cluster(rule, policy("critical", **CRITICAL, reserve=[quota(devices=1)]), gpu_count=2)
     use(stage, "a1")
@@ -442,6 +458,11 @@ def test_a_hold_does_not_cover_what_is_kept_for_others() -> None:
     stage.run(45)
     held = report(stage, "a2")["hold"]["devices"]
     assert len(held) == 1
+    use(stage, "a3")
+    stage.run(5)
+    assert report(stage, "a3")["reason"] == "Reserved"  # what is held is not there for the reservation
+    stage.delete("Pod", "a3", namespace="a")
+    stage.delete("ResourceClaim", "a3", namespace="a")
     use(stage, "b1", labels=TOP)
     stage.run(5)
     assert "b1" in stage.bound()
@@ -479,6 +500,127 @@ def test_nobody_is_evicted_for_devices_that_would_stay_reserved() -> None:
     stage.run(10)
     assert set(stage.bound()) == {"b1"}
     assert "keeps 1 free device" in summary(stage, "b2")
+
+
+def test_a_claim_that_the_quota_does_not_concern_is_not_kept_back_by_it() -> None:
+    """Two claims of one pod, one of them selected: only that one is kept off what is used up."""
+    other = gpus("n1", 2)
+    other["metadata"]["name"], other["spec"]["driver"] = "n1-npus", "npu.example.com"
+    terms = {"claimSelector": {"matchLabels": {"tier": "low"}}, "quota": [quota(devices=1)]}
+    stage = cluster(policy(**terms), other, device_class("any", "true"), gpu_count=4)
+    use(stage, "a1", labels={"tier": "low"})
+    stage.run(3)
+    low = claim("a2", 2, namespace="a", of="any")
+    low["metadata"]["labels"] = {"tier": "low"}
+    stage.apply(low, claim("a3", 2, namespace="a"), pod("both", "a2", "a3", namespace="a"))
+    stage.run(10)
+    assert set(stage.bound()) == {"a1", "both"}
+
+
+PARTS = [
+    {
+        "name": name,
+        "attributes": {"kind": {"string": kind}},
+        "consumesCounters": [{"counterSet": "gpu", "counters": {"slots": {"value": slots}}}],
+    }
+    for name, kind, slots in (("whole", "whole", "7"), ("part-0", "part", "3"), ("part-1", "part", "3"))
+]
+
+
+def partitionable(name: str) -> list[Object]:
+    item, counters = gpus(name, 0), gpus(name, 0)
+    item["spec"]["devices"] = PARTS
+    del counters["spec"]["devices"]
+    counters["spec"]["sharedCounters"] = [{"name": "gpu", "counters": {"slots": {"value": "7"}}}]
+    counters["metadata"]["name"] = f"{name}-counters"
+    item["spec"]["pool"]["resourceSliceCount"] = counters["spec"]["pool"]["resourceSliceCount"] = 2
+    return [item, counters]
+
+
+def kind(name: str) -> Object:
+    return device_class(name, f"device.attributes['{GPU}'].kind == '{name}'")
+
+
+def test_a_used_up_quota_for_parts_leaves_whole_devices() -> None:
+    """What is barred is not used: the counters it would take are there for the others."""
+    entry = {"deviceClassName": "part", "devices": 0}
+    stage = Stage(node("n1"), *partitionable("n1"), device_class(), kind("part"), kind("whole"), namespace("a"))
+    stage.apply(policy(quota=[entry]))
+    use(stage, "a1")
+    stage.run(10)
+    assert stage.devices("a1", "a") == ["n1/whole"]
+
+
+def test_a_reservation_of_parts_keeps_their_counters() -> None:
+    entry = {"deviceClassName": "part", "devices": 2}
+    stage = Stage(node("n1"), *partitionable("n1"), kind("part"), kind("whole"), namespace("a"), namespace("b"))
+    stage.apply(policy("critical", **CRITICAL, reserve=[entry]))
+    use(stage, "a1", of="whole")
+    stage.run(10)
+    assert stage.bound() == {}
+    assert report(stage, "a1")["reason"] == "Reserved"
+    stage.apply(node("n2"), *partitionable("n2"))
+    stage.run(10)
+    assert set(stage.bound()) == {"a1"}
+    for name in ("b1", "b2"):
+        use(stage, name, of="part", labels=TOP)
+    stage.run(10)
+    assert {"b1", "b2"} <= set(stage.bound())
+
+
+def test_all_devices_of_a_node_within_the_quota() -> None:
+    """A request for all there is takes a node where that is not too much."""
+    stage = Stage(node("n1"), gpus("n1", 4), node("n2"), gpus("n2", 2), device_class(), namespace("a"))
+    stage.apply(policy(quota=[quota(devices=2)]))
+    item = claim("a1", namespace="a")
+    item["spec"]["devices"]["requests"][0]["exactly"] = {"deviceClassName": "gpu", "allocationMode": "All"}
+    stage.apply(item, pod("a1", "a1", namespace="a"))
+    stage.run(10)
+    assert stage.bound() == {"a1": "n2"}
+
+
+def test_a_quota_of_a_group_counts_all_its_members() -> None:
+    group = {
+        "apiVersion": "dra-operator.dev/v1alpha1",
+        "kind": "ClaimGroup",
+        "metadata": {"name": "g", "namespace": "a"},
+        "spec": {"minMembers": 2},
+    }
+    for limit, bound in ((3, set()), (4, {"a1", "a2"})):
+        stage = cluster(group, policy(quota=[quota(devices=limit)]), gpu_count=4)
+        for name in ("a1", "a2"):
+            item = pod(name, name, namespace="a", labels={"dra-operator.dev/claim-group": "g"})
+            stage.apply(claim(name, 2, namespace="a"), item)
+        stage.run(10)
+        assert set(stage.bound()) == bound
+    assert stage.bound()
+
+
+def test_what_others_took_of_the_quota_ends_a_hold() -> None:
+    """Nothing came free and no policy changed: the holder has to be looked at all the same."""
+    objects = (node("n2"), gpus("n2", 1), priority_class("high", 10))
+    stage = cluster(policy(quota=[quota(devices=2)], preemption=NEVER), *objects, gpu_count=2)
+    use(stage, "b1", 2)
+    stage.run(3)
+    use(stage, "a1", 2)
+    stage.run(40)
+    assert report(stage, "a1").get("hold")
+    use(stage, "a2", priorityClassName="high")
+    stage.run(10)
+    assert set(stage.bound()) == {"b1", "a2"}
+    assert report(stage, "a1")["phase"] == "QuotaExceeded"
+    assert "hold" not in report(stage, "a1")
+
+
+def test_a_claim_that_leaves_a_policy_gives_its_quota_back() -> None:
+    stage = cluster(policy(claimSelector={"matchLabels": {"tier": "low"}}, quota=[quota(devices=1)]))
+    for name in ("a1", "a2"):
+        use(stage, name, labels={"tier": "low"})
+    stage.run(5)
+    assert set(stage.bound()) == {"a1"}
+    stage.patch("ResourceClaim", "a1", {"metadata": {"labels": {"tier": "high"}}}, namespace="a")
+    stage.run(5)
+    assert set(stage.bound()) == {"a1", "a2"}
 
 
 # -- policies that mean nothing in part
@@ -577,6 +719,19 @@ def test_a_status_write_that_fails_is_tried_again() -> None:
     assert not found.get("status")
     stage.run(10)
     assert valid(stage)[:2] == ("False", "UnknownClass")
+
+
+def test_nobody_is_evicted_where_a_reservation_is_short() -> None:
+    """What would come free would have to stay free."""
+    stage = cluster(priority_class("high", 10), policy(preemption={"mode": "Always"}), gpu_count=2)
+    for name in ("a1", "a2"):
+        use(stage, name)
+    stage.run(5)
+    stage.apply(policy("critical", **CRITICAL, reserve=[quota(devices=1)]))
+    use(stage, "b1", priorityClassName="high")
+    stage.run(20)
+    assert set(stage.bound()) == {"a1", "a2"}
+    assert "no preemption: reserve[0] of policy critical keeps 1 free device" in summary(stage, "b1")
 
 
 def test_a_class_report_tells_what_is_reserved() -> None:

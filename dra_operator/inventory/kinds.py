@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dra_operator.api.quantity import Quantity
 from dra_operator.api.semver import Semver
 from dra_operator.api.slices import AttributeValue, Device
 from dra_operator.api.taints import BLOCKING_EFFECTS, Taint
@@ -53,6 +54,7 @@ class Kinds:
         self._names: dict[str, tuple[str, ...]] = {}
         #: Values seen of each published name, by driver; None once there are too many.
         self._values: dict[str, dict[str, set[object] | None]] = {}
+        self._texts: dict[int, tuple[Quantity, str]] = {}
         self._outgrown = False
         self._count = 0
 
@@ -143,7 +145,7 @@ class Kinds:
             driver,
             tuple(self._projected(driver, device)),
             sizes,
-            tuple(str(device.capacity[name]) for name, _ in sizes),
+            tuple([self._text(device.capacity[name]) for name, _ in sizes]),
             _policies(device),
             _consumption(device),
             blocking,
@@ -157,6 +159,15 @@ class Kinds:
             self._count += 1
             kind = self._kinds[key] = Kind(self._count, driver, device, blocking, skips_node, sizes, unreadable)
         return kind
+
+    def _text(self, amount: Quantity) -> str:
+        """How an amount prints; equal texts are parsed to one object, so that few are ever worked out."""
+        known = self._texts.get(id(amount))
+        if known is None:
+            if len(self._texts) > 65_536:
+                self._texts.clear()
+            known = self._texts[id(amount)] = amount, str(amount)
+        return known[1]
 
     def _projected(self, driver: str, device: Device) -> Iterator[object]:
         attributes = device.attributes

@@ -218,3 +218,5 @@ class Index:
         if answer.rank is not None and self.strategy is not Strategy.FirstFit:
             self._added += 1
             insort(self._sorted, (answer.rank, self._added, answer))
+            if len(self._sorted) > _IDLE + 4 * len(self._ready):
+                self._put_aside()

@@ -29,7 +29,10 @@ from dra_operator.inventory.views import Shares, View
 
 _PLANS_KEPT = 2048
 _FILTERS_KEPT = 8192
-_ANSWERS_KEPT = 4096
+_ANSWERS_KEPT = 1024
+#: Indexes of one plan, and answers of all indexes.
+_INDEXES_KEPT = 4
+_REMEMBERED = 200_000
 _TABLES_KEPT = 16_384
 #: Solutions on one node that are compared; there are rarely more that differ.
 _COMPARED = 16
@@ -167,6 +170,8 @@ class Memory(FilterSource):
         self._filters: dict[tuple[int, tuple[str | None, ...]], Filter] = {}
         self._known: dict[object, Known] = {}
         self._outlook: Outlook | None = None
+        #: Plans with an index, by when they last got one.
+        self._indexed: dict[Known, None] = {}
         self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
 
     def known(self, problem: Problem) -> Known | Failed:
@@ -186,6 +191,25 @@ class Memory(FilterSource):
         constraints = tuple(replace(item, required=True) if item in strict else item for item in known.constraints)
         found = self.known(Problem(known.claims, constraints=constraints))
         return None if isinstance(found, Failed) else found
+
+    def make_room(self, known: Known) -> None:
+        """Before a plan gets a new index: drop those nobody will ask again, and the oldest once there is too much of them."""
+        outlook = self._outlook
+        known.indexes = {
+            key: index
+            for key, index in list(known.indexes.items())[-_INDEXES_KEPT:]
+            if getattr(index, "outlook", None) in (None, outlook)
+        }
+        self._indexed.pop(known, None)
+        self._indexed[known] = None
+        remembered = sum(
+            len(getattr(index, "answers", ())) for item in self._indexed for index in item.indexes.values()
+        )
+        while remembered > _REMEMBERED and len(self._indexed) > 1:
+            oldest = next(iter(self._indexed))
+            del self._indexed[oldest]
+            remembered -= sum(len(getattr(index, "answers", ())) for index in oldest.indexes.values())
+            oldest.indexes, oldest.index = {}, None
 
     def forget(self, problem: Problem) -> None:
         """Drop what is known of a problem that was only tried and will not be asked again."""

@@ -12,7 +12,7 @@ from dra_operator.inventory import DeviceId
 from dra_operator.inventory.kinds import Kind
 
 #: Steps of the search one `solve` may take, over all nodes: some seconds.
-WORK_BUDGET = 400_000
+WORK_BUDGET = 200_000
 
 
 class Strategy(StrEnum):

@@ -1,11 +1,8 @@
 """The search: which devices satisfy a plan, on one table from one start.
 
-Depth first over requests, their ways, and devices, in the order of the bits; complete. What keeps it short:
-- of devices that are alike (`Table.classes`) only the first free one is tried: exchanging two of them changes nothing;
-- sub-problems that failed are remembered by all that later choices depend on;
-- bounds: a way is left at once if fewer devices remain than it still needs, under the values its constraints already have.
-
-The search changes nothing but itself: its state is immutable, so giving up a choice is forgetting it.
+Depth first over requests, their ways, and devices, in the order of the bits; complete. What keeps it short: of devices that are alike
+one is tried (`picking`), sub-problems that failed are remembered by all that later choices depend on, and what cannot be enough
+is left at once (`picking`, `bounds`). Positions never change, so giving up a choice is forgetting it.
 """
 
 from __future__ import annotations
@@ -15,11 +12,13 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from dra_operator.allocator.bounds import Bounds
+from dra_operator.allocator.picking import Picking, bits_of
 from dra_operator.allocator.plan import Way
+from dra_operator.allocator.position import Position, Taking, first_position
 from dra_operator.allocator.selection import Broken
-from dra_operator.allocator.start import Groups, Start, admits, joined
+from dra_operator.allocator.start import Start
 from dra_operator.allocator.symmetry import Twins
-from dra_operator.allocator.table import UNKNOWN, Column, Table
+from dra_operator.allocator.table import Table
 from dra_operator.api.claims import MAX_RESULTS
 
 #: What was picked so far: what was picked before, the way, and its bits.
@@ -54,23 +53,6 @@ class Trouble(NamedTuple):
     broken: Broken | str
 
 
-class Position(NamedTuple):
-    """Everything later choices depend on.
-
-    `mine`: bits the current claim has; `results`: how many it has so far. `bound`: per rule, what the values so far leave open
-    (None = nothing chosen yet).
-    """
-
-    free: int
-    mine: int
-    results: int
-    bound: tuple[Hashable, ...]
-    running: int
-    left: tuple[tuple[int, ...], ...]
-    counters: tuple[int, ...]
-    groups: Groups
-
-
 class Frame:
     """A choice point. `way` None: which way of requirement `at`; else which device is its `taken`-th."""
 
@@ -98,13 +80,14 @@ class Search:
         self._bounded = not (exact and any(column.broken for column in table.columns))
         self._exact = exact
         self._failed: set[Hashable] = set()
-        self._slots = {bit: slot for slot, (bit, _) in enumerate(start.left)}
         self._variable = any(way.all or len(item.ways) > 1 for item in self.plan.requirements for way in item.ways)
         self._admin = any(way.admin for way in self.plan.ways)
         self._chosen: tuple[Way, ...] | None = None
         self._steps = 0
         self._bounds: Bounds | None = None
         self._twins = twins_of(table)
+        self._taking = Taking(table, start)
+        self._picking = Picking(table, self._taking.slots, self._twins, self._bounded)
 
     def run(self, limit: int = 1) -> list[Choice]:
         """Up to `limit` solutions, the first in order first; further ones take the same ways. Raises Stopped."""
@@ -112,21 +95,15 @@ class Search:
             return []
         if self.table.plain and self._bounded and len(self.table.classes) == 1 and len(self.plan.ways) == 1:
             return self._alike(self.plan.ways[0])
-        return self._search(limit)
+        try:
+            return self._search(limit)
+        except RecursionError:
+            # Hundreds of requests in mode All, one within the other.
+            raise Stopped from None
 
     def _search(self, limit: int) -> list[Choice]:
         solutions: list[Choice] = []
-        start, table = self.start, self.table
-        position = Position(
-            start.free,
-            0,
-            0,
-            (None,) * len(self.plan.rules),
-            start.running,
-            tuple(amounts for _, amounts in start.left),
-            start.counters,
-            start.groups,
-        )
+        position = first_position(self.start, len(self.plan.rules))
         stack: list[Frame] = []
         solved = self._enter(stack, 0, position, None)
         while True:
@@ -150,7 +127,7 @@ class Search:
             self._steps += 1
             if self._steps == _EASY and self._bounded:
                 # It is not easy: counting what there is pays from here on, and may show that it is hopeless.
-                self._bounds = bounds_of(table)
+                self._bounds = bounds_of(self.table)
                 if not solutions and not self._bounds.possible(0, position.free, position.bound, position.counters):
                     return []
             if self.work.left < 0:
@@ -173,7 +150,7 @@ class Search:
             return self._search(1)
         if free.bit_count() < way.count:
             return []
-        return [((way, tuple(_bits(free)[: way.count])),)]
+        return [((way, tuple(bits_of(free)[: way.count])),)]
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -239,11 +216,11 @@ class Search:
         if not wanted or position.results + wanted.bit_count() > MAX_RESULTS:
             return None
         bits = []
-        for bit in _bits(wanted):
+        for bit in bits_of(wanted):
             mask = 1 << bit
-            if not (column.usable | column.lacking) & mask or not self._may_take(way, mask, position):
+            if not (column.usable | column.lacking) & mask or not self._taking.may_take(way, mask, position):
                 return None
-            after = self._apply(way, bit, position) if column.usable & mask else None
+            after = self._taking.after(way, bit, position) if column.usable & mask else None
             if after is None:
                 if self._excluded_by_rule(way, bit, position):
                     self._exclude(way, bit)
@@ -259,7 +236,7 @@ class Search:
         if self._exact and bit in broken:
             self.trouble = Trouble(way, bit, broken[bit])
             return None
-        position = self._apply(way, bit, frame.position)
+        position = self._taking.after(way, bit, frame.position)
         if position is None:
             return None
         assert frame.picked is not None
@@ -277,213 +254,11 @@ class Search:
         frame.key = self._key(at, way, taken, last, position)
         if frame.key in self._failed:
             return
-        frame.remaining = self._candidates(way, picked[2], last, position)
+        frame.remaining = self._picking.candidates(way, picked[2], last, position)
         if frame.remaining:
             stack.append(frame)
         else:
             self._failed.add(frame.key)
-
-    # -- candidates ------------------------------------------------------------------------------------------------
-
-    def _candidates(self, way: Way, taken: tuple[int, ...], last: int, position: Position) -> list[int]:
-        """Bits to try, last first. Of alike devices the first one free, and none if that one was passed over.
-
-        `taken`: what this request has already.
-        """
-        column = self.columns[way.index]
-        open_mask = ~position.mine if way.admin else position.free & ~position.mine
-        mask = column.usable & open_mask
-        later = -1 << (last + 1)
-        if self._bounded:
-            need = way.count - len(taken)
-            mask = self._within_rules(way, column, mask, position, need)
-            if (mask & later).bit_count() < need:
-                return []
-        found: list[int] = []
-        multi = self.table.multi
-        for members in self.table.classes:
-            alike = members & mask
-            if not alike:
-                continue
-            if not members & multi:
-                # To admin access, devices in use are open as well; taking those leaves the free ones to later requests.
-                for group in (alike & position.free, alike & ~position.free) if way.admin else (alike,):
-                    if group:
-                        found.append((group & -group).bit_length() - 1)
-                continue
-            seen: set[Hashable] = set()
-            for bit in _bits(alike):
-                if bit in taken:
-                    continue
-                signature = (position.left[self._slots[bit]], position.running >> bit & 1) if not way.admin else None
-                if signature not in seen:
-                    seen.add(signature)
-                    found.append(bit)
-        if self._twins:
-            found = self._first_of_twins(found, position)
-        found = [bit for bit in found if bit > last]
-        if not self._bounded:
-            found += [bit for bit in column.broken if bit > last and open_mask >> bit & 1]
-        if len(found) > 1:
-            found.sort(reverse=True)
-        return found
-
-    def _first_of_twins(self, found: list[int], position: Position) -> list[int]:
-        """Of corresponding devices of twins in one condition, the first. Those passed over are still among `found`."""
-        of_bit, conditions = self._twins.of_bit, dict[int, Hashable]()
-        left = {bit: position.left[slot] for bit, slot in self._slots.items()}
-        kept: list[int] = []
-        seen: set[Hashable] = set()
-        for bit in sorted(found):
-            component = of_bit.get(bit)
-            if component is None:
-                kept.append(bit)
-                continue
-            first = component.bits[0]
-            if first not in conditions:
-                conditions[first] = self._twins.condition(
-                    component,
-                    position.free & ~position.mine,
-                    position.running,
-                    left,
-                    position.counters,
-                    position.groups,
-                )
-            signature = (conditions[first], component.places[bit])
-            if signature not in seen:
-                seen.add(signature)
-                kept.append(bit)
-        return kept
-
-    def _within_rules(self, way: Way, column: Column, mask: int, position: Position, need: int) -> int:
-        """The candidates that the constraints' values so far admit, or 0 where these cannot be the `need` more."""
-        for rule in way.constraints:
-            masks = column.masks.get(rule)
-            if masks is None:
-                return 0
-            bound = position.bound[rule]
-            if self.plan.rules[rule].distinct:
-                mask = self._distinct(masks, bound, mask, need, rule)
-            elif bound is None:
-                admitted = 0
-                for members in masks.values():
-                    alike = members & mask
-                    if alike.bit_count() >= need:
-                        admitted |= alike
-                mask = admitted
-            elif isinstance(bound, frozenset) and rule in self.table.set_rules:
-                admitted = 0
-                for item in bound:
-                    alike = masks.get(item, 0) & mask
-                    if alike.bit_count() >= need:
-                        admitted |= alike
-                mask = admitted
-            else:
-                mask &= masks.get(bound, 0)
-            if not mask:
-                return 0
-        return mask
-
-    def _distinct(self, masks: dict[Hashable, int], bound: Hashable, mask: int, need: int, rule: int) -> int:
-        used = bound if isinstance(bound, frozenset) else frozenset()
-        admitted = values = 0
-        for item, members in masks.items():
-            if item in used:
-                mask &= ~members
-        for members in masks.values():
-            alike = members & mask
-            if alike:
-                values += 1
-                admitted |= alike
-        # A device with several values uses them up together, so values bound the number of devices either way.
-        return admitted if values >= need else 0
-
-    def _may_take(self, way: Way, mask: int, position: Position) -> bool:
-        if position.mine & mask:
-            return False
-        return way.admin or bool(position.free & mask)
-
-    # -- taking one device -----------------------------------------------------------------------------------------
-
-    def _apply(self, way: Way, bit: int, position: Position) -> Position | None:
-        """The position after taking a device, or None if counters, capacity or a constraint forbid it."""
-        free, mine, results, bound, running, left, counters, groups = position
-        mask = 1 << bit
-        table = self.table
-        shared = bool(table.multi & mask)
-        if not way.admin:
-            charged = True
-            if shared:
-                slot = self._slots[bit]
-                rest = tuple(
-                    have - take for have, take in zip(left[slot], self.columns[way.index].takes[bit], strict=True)
-                )
-                if any(amount < 0 for amount in rest):
-                    return None
-                left = (*left[:slot], rest, *left[slot + 1 :])
-                # The counters of a shared device are taken once, by whoever comes first.
-                charged = not running & mask
-                running |= mask
-            else:
-                free &= ~mask
-            if charged and counters:
-                drained = self._drain(bit, counters, groups)
-                if drained is None:
-                    return None
-                counters, groups = drained
-        if not shared:
-            mine |= mask
-        if way.constraints:
-            narrowed = self._bind(way, bit, bound)
-            if narrowed is None:
-                return None
-            bound = narrowed
-        return Position(free, mine, results + 1, bound, running, left, counters, groups)
-
-    def _drain(self, bit: int, counters: tuple[int, ...], groups: Groups) -> tuple[tuple[int, ...], Groups] | None:
-        at = self.table.order[bit]
-        numbers = self.table.counters
-        members = numbers.groups.get(at)
-        if members:
-            joint = list(groups)
-            for number, names in members:
-                if not admits(joint[number], names):
-                    return None
-                joint[number] = joined(joint[number], names)
-            groups = tuple(joint)
-        drains = numbers.drains.get(at)
-        if drains:
-            rest = list(counters)
-            for number, amount in drains:
-                rest[number] -= amount
-                if amount > 0 and rest[number] < 0:
-                    return None
-            counters = tuple(rest)
-        return counters, groups
-
-    def _bind(self, way: Way, bit: int, bound: tuple[Hashable, ...]) -> tuple[Hashable, ...] | None:
-        narrowed = list(bound)
-        for rule in way.constraints:
-            value = self.columns[way.index].values[rule][bit]
-            after = self._narrow(rule, narrowed[rule], value)
-            if after is None:
-                return None
-            narrowed[rule] = after
-        return tuple(narrowed)
-
-    def _narrow(self, rule: int, bound: Hashable, value: Hashable) -> Hashable | None:
-        """What a rule leaves open after one more value; None if the value breaks it."""
-        if self.plan.rules[rule].distinct:
-            values = value if isinstance(value, frozenset) else frozenset((value,))
-            used = bound if isinstance(bound, frozenset) else frozenset()
-            return None if used & values else used | values
-        if bound is None:
-            return value
-        if rule in self.table.set_rules:
-            assert isinstance(bound, frozenset)
-            assert isinstance(value, frozenset)
-            return bound & value or None
-        return bound if bound == value != UNKNOWN else None
 
     # -- errors and memory -----------------------------------------------------------------------------------------
 
@@ -492,11 +267,11 @@ class Search:
         if not way.constraints:
             return False
         charged = not way.admin and not position.running >> bit & 1
-        if charged and position.counters and self._drain(bit, position.counters, position.groups) is None:
+        if charged and position.counters and self._taking.drained(bit, position.counters, position.groups) is None:
             return False
         if self.columns[way.index].lacking >> bit & 1:
             return True
-        return self._bind(way, bit, position.bound) is None
+        return self._taking.bound_after(way, bit, position.bound) is None
 
     def _exclude(self, way: Way, bit: int) -> None:
         if self.excluded is None:
@@ -517,7 +292,7 @@ class Search:
             return (*common, last, free, position.running, position.left, position.counters, position.groups)
         # Twins are told by their condition and by how many of their devices come before the last one taken, in no order.
         twins = self._twins
-        left = {bit: position.left[slot] for bit, slot in self._slots.items()}
+        left = {bit: position.left[slot] for bit, slot in self._taking.slots.items()}
         before = (1 << (last + 1)) - 1
         conditions = [
             (
@@ -553,15 +328,6 @@ def twins_of(table: Table) -> Twins:
         table.twins = Twins(table)
     assert isinstance(table.twins, Twins)
     return table.twins
-
-
-def _bits(mask: int) -> list[int]:
-    bits = []
-    while mask:
-        low = mask & -mask
-        bits.append(low.bit_length() - 1)
-        mask ^= low
-    return bits
 
 
 def _unroll(picked: Picked | None) -> Choice:

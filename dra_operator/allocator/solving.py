@@ -7,6 +7,7 @@ Nodes are looked at one by one only where a caller's own conditions (`nodes`, `f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from heapq import merge
 from typing import Any
 
 from dra_operator.allocator.failures import failed_by
@@ -136,13 +137,11 @@ class _Solver:
             or index.forbidden != self.homeless
         ):
             key = (problem.strategy, outlook, self.homeless)
-            index = known.indexes.get(key)
-            if index is None:
-                if len(known.indexes) >= 8:
-                    del known.indexes[next(iter(known.indexes))]
-                index = known.indexes[key] = Index(known, problem.strategy, outlook, self.homeless)
-            assert isinstance(index, Index)
-            known.index = index
+            found = known.indexes.get(key)
+            if not isinstance(found, Index):
+                self.memory.make_room(known)
+                found = known.indexes[key] = Index(known, problem.strategy, outlook, self.homeless)
+            known.index = index = found
         index.catch_up(self.work)
         self.exhausted = self.exhausted or bool(index.unfinished)
         return index
@@ -177,20 +176,18 @@ class _Solver:
         if self.problem.nodes is not None:
             yield from self.problem.nodes
             return
-        ready = [answer.state.nodes for answer in index.ready()]
-        lists = list(ready)
+        lists = [answer.state.nodes for answer in index.ready()]
         if self.held:
             lists.append(sorted(self.held))
-        if len(lists) <= 1 and not self.held:
-            yield from list(lists[0]) if lists else ()
-            if not lists:
-                # Nobody solves it: look for an error to report.
-                yield from self._one_of_each()
+        if not lists:
+            # Nobody solves it: look for an error to report.
+            yield from self._one_of_each()
             return
-        merged: dict[str, None] = {}
-        for name in sorted(name for names in lists for name in names):
-            merged.setdefault(name)
-        yield from merged
+        last = None
+        for name in merge(*lists):
+            if name != last:
+                yield name
+            last = name
 
     def _one_of_each(self) -> Iterator[str]:
         for state in self.inventory.states.populated():

@@ -156,9 +156,9 @@ def _parser() -> argparse.ArgumentParser:
     kubectl = commands.add_parser("kubectl", parents=[named], help="run kubectl: kubectl [--name NAME] -- ARGS")
     kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
     kubectl.set_defaults(run=_kubectl)
-    commands.add_parser(
-        "nodes", parents=[named, populated], help="add simulated nodes to an instance"
-    ).set_defaults(run=_nodes)
+    commands.add_parser("nodes", parents=[named, populated], help="add simulated nodes to an instance").set_defaults(
+        run=_nodes
+    )
     commands.add_parser("profiles", help="list the node profiles").set_defaults(run=_profiles)
     commands.add_parser("build", help="build the programs (or find them) and print the folder").set_defaults(run=_build)
     return parser

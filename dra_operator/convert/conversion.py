@@ -163,7 +163,9 @@ def _check(value: Object) -> None:
     for path, item in mappings_below(value.get("spec"), ("spec",)):
         expression = dig(item, "cel", "expression")
         if path[-2:-1] == ("selectors",) and not isinstance(expression, str):
-            raise Untranslatable(path, "the selector has no expression; write one as cel: {expression: …}, or remove it")
+            raise Untranslatable(
+                path, "the selector has no expression; write one as cel: {expression: …}, or remove it"
+            )
         if isinstance(expression, str):
             try:
                 compile_selector(expression, env="NewExpressions")

@@ -201,7 +201,9 @@ class Placer:
         known = self._impossible.get(signature) if signature is not None else None
         if known is not None and known[0] == self._state.layout:
             return Blocked(blocker, impossible=known[1], avoiding=avoiding)
-        impossible = not isinstance(self._solve(unit, pod, todo, [], {}, frozenset(), frozenset(), (), empty=True), Placed)
+        impossible = not isinstance(
+            self._solve(unit, pod, todo, [], {}, frozenset(), frozenset(), (), empty=True), Placed
+        )
         if signature is not None:
             if len(self._impossible) > 10_000:
                 self._impossible.clear()

@@ -123,9 +123,9 @@ class KopfFrame:
             return await credentials(self._connection)
 
         for resource in self._watches.kopf_kinds:
-            kopf.on.event(
-                resource.group, resource.version, resource.plural, id=resource.plural, registry=registry
-            )(self._handler(resource))
+            kopf.on.event(resource.group, resource.version, resource.plural, id=resource.plural, registry=registry)(
+                self._handler(resource)
+            )
         return registry
 
     def _handler(self, resource: Resource) -> Any:

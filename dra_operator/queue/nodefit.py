@@ -229,9 +229,7 @@ def describe_misfits(misfits: Iterable[Misfit]) -> str:
         text = f"{len(found)} node{'s' if len(found) > 1 else ''}: {reason}"
         if found[0].resource:
             best = max(misfit.free for misfit in found)
-            text += (
-                f" (needs {amount_text(found[0].resource, found[0].needs)}, most free {amount_text(found[0].resource, best)})"
-            )
+            text += f" (needs {amount_text(found[0].resource, found[0].needs)}, most free {amount_text(found[0].resource, best)})"
         parts.append(text)
     return "; ".join(parts)
 

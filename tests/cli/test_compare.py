@@ -54,7 +54,11 @@ MET, LATE, NEVER = Fate("Reserved", "n1", 0), Fate("Reserved", "n1", 20), Fate("
         ({"web-bcdfg": MET}, {"web-zzzzz": MET}, []),
         # Those that fared alike stand for each other, whatever their order.
         ({"web-bbbbb": MET, "web-ccccc": NEVER}, {"web-ddddd": NEVER, "web-fffff": MET}, []),
-        ({"web-bbbbb": MET, "web-ccccc": MET}, {"web-ddddd": NEVER, "web-fffff": MET}, [("web-ddddd", ["phase", "node", "wait"])]),
+        (
+            {"web-bbbbb": MET, "web-ccccc": MET},
+            {"web-ddddd": NEVER, "web-fffff": MET},
+            [("web-ddddd", ["phase", "node", "wait"])],
+        ),
         ({"web-bbbbb": MET}, {"web-ddddd": MET, "web-fffff": MET}, [("web-fffff", ["added"])]),
     ],
 )

@@ -76,7 +76,9 @@ def test_a_policy_takes_the_place_of_its_namesake(tmp_path: Path) -> None:
     manifests = read_manifests([str(DEMO)])
     for _ in range(2):
         change(manifests, WhatIf(policy=[str(file)]))
-    assert [item.object["spec"] for item in manifests.of_kind("AllocationPolicy") if item.name == "all"] == [POLICY["spec"]]
+    assert [item.object["spec"] for item in manifests.of_kind("AllocationPolicy") if item.name == "all"] == [
+        POLICY["spec"]
+    ]
     phases = {claim["phase"] for claim in data("simulate", "-f", DEMO, "--policy", file)["claims"]}
     assert "QuotaExceeded" in phases
 
@@ -101,7 +103,11 @@ def test_wrong_nodes(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("-f", DEMO, "--remove-node", "node-x"), 1, "error: --remove-node node-x: there is no such node; did you mean "),
+        (
+            ("-f", DEMO, "--remove-node", "node-x"),
+            1,
+            "error: --remove-node node-x: there is no such node; did you mean ",
+        ),
         (("-f", DEMO, "--add-nodes", "like=nowhere"), 1, "error: --add-nodes like=nowhere: there is no such node"),
         (("-f", DEMO, "--policy", DEMO / "cluster.yaml"), 1, "--policy takes AllocationPolicies; give others with -f"),
         (("-f", DEMO, "--context", "c"), 2, "--kubeconfig and --context name the cluster of --live"),

@@ -28,7 +28,10 @@ def program(path: Path, text: str = "exit 0") -> None:
 def fake_go(folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "go1.26.3", build: str = "exit 0") -> None:
     """A `go` that says its version, and for `build` runs `build` with the target in $target."""
     find_target = 'while [ $# -gt 0 ]; do [ "$1" = -o ] && target=$2; shift; done'
-    program(folder / "go", f'if [ "$1" = env ]; then echo {version}; exit 0; fi\n[ "$1" = list ] && exit 0\n{find_target}\n{build}')
+    program(
+        folder / "go",
+        f'if [ "$1" = env ]; then echo {version}; exit 0; fi\n[ "$1" = list ] && exit 0\n{find_target}\n{build}',
+    )
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 

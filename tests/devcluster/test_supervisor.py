@@ -17,7 +17,9 @@ from devcluster.waiting import eventually
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 # Ignores SIGTERM, and says so by a file once it does.
-STUBBORN = "import pathlib, signal, time; signal.signal(15, signal.SIG_IGN); pathlib.Path('deaf').touch(); time.sleep(600)"
+STUBBORN = (
+    "import pathlib, signal, time; signal.signal(15, signal.SIG_IGN); pathlib.Path('deaf').touch(); time.sleep(600)"
+)
 
 
 @dataclass

@@ -85,7 +85,9 @@ HISTORY = st.lists(st.tuples(st.sampled_from([A, B, C]), st.booleans()), min_siz
 
 
 @given(HISTORY, st.randoms(use_true_random=False), st.lists(st.integers(0, 12), max_size=3))
-def test_whatever_the_order_of_arrival_the_end_is_the_truth(history: list[tuple[Key, bool]], shuffle: object, lists: list[int]) -> None:
+def test_whatever_the_order_of_arrival_the_end_is_the_truth(
+    history: list[tuple[Key, bool]], shuffle: object, lists: list[int]
+) -> None:
     """Every event of a history arrives, in any order across objects, with lists of any moment in between; then one last list."""
     state: dict[Key, int] = {}
     events: list[tuple[Key, str, int]] = []

@@ -73,9 +73,7 @@ async def test_missing_crds(server: FakeApiServer, client: Client) -> None:
         (("update", "leases"), "missing right: update leases.coordination.k8s.io in namespace dra-operator"),
     ],
 )
-async def test_missing_rights(
-    server: FakeApiServer, client: Client, denied: tuple[str, str], said: str
-) -> None:
+async def test_missing_rights(server: FakeApiServer, client: Client, denied: tuple[str, str], said: str) -> None:
     server.denied_rights.add(denied)
     assert (await problems(client))[0] == said
 

@@ -100,7 +100,9 @@ async def test_the_engine_hears_every_kind_whole_before_it_decides(rig: Rig) -> 
     synced = {told[1] for told in rig.engine.told if told[0] == "SYNCED"}
     assert synced == {resource.kind for resource in ENGINE_KINDS}
     assert rig.alive("ResourceClaim") == rig.alive("Node") == {"a", "b", "c"}
-    assert sum(told == ("MODIFIED", "ResourceClaim", "a") for told in rig.engine.told) == 1, "Kopf's own list adds nothing"
+    assert sum(told == ("MODIFIED", "ResourceClaim", "a") for told in rig.engine.told) == 1, (
+        "Kopf's own list adds nothing"
+    )
 
 
 async def test_claims_arrive_through_kopf_and_nodes_through_the_reflector(server: FakeApiServer, rig: Rig) -> None:

@@ -91,7 +91,9 @@ def gpu_class(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     start = getattr(item, "funcargs", {}).get("start_operator")
     if report.failed and start is not None:

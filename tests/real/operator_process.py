@@ -31,11 +31,24 @@ class OperatorProcess:
 
     def start(self, *, ready: bool = True) -> None:
         """Return once it has listed everything (`ready` False: at once)."""
-        command = [sys.executable, "-m", "dra_operator.cli", "run", "--kubeconfig", str(self.kubeconfig), "--probe-port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            "dra_operator.cli",
+            "run",
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--probe-port",
+            "0",
+        ]
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
-                [*command, *self.arguments], cwd=ROOT, stdout=out, stderr=out, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+                [*command, *self.arguments],
+                cwd=ROOT,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         if ready:
             eventually(lambda: self._learn_port(before), 30, what="the operator has started")

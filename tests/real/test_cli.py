@@ -72,7 +72,9 @@ def test_looking_changes_nothing(
 
     eventually(lambda: running(3), 60, what="3 pods run")
     kubectl("apply", "-f", "-", input=json.dumps(objects[3]))
-    eventually(lambda: len(listed(control_plane, namespace, "resourceclaims")) == 4, 30, what="the fourth claim is there")
+    eventually(
+        lambda: len(listed(control_plane, namespace, "resourceclaims")) == 4, 30, what="the fourth claim is there"
+    )
     # From here on nobody else writes: the operator's own reports would.
     operator.stop()
     before = eventually(lambda: _settled(control_plane), 60, what="nothing changes any more")

@@ -49,7 +49,9 @@ def test_a_deployment_gets_its_devices_and_gives_them_back(
     assert operator.metric("outcomes_total", status="200") >= 8
 
     def reserved() -> bool:
-        reports = {item["metadata"]["name"]: item["status"] for item in listed(control_plane, namespace, "claimreports")}
+        reports = {
+            item["metadata"]["name"]: item["status"] for item in listed(control_plane, namespace, "claimreports")
+        }
         assert set(reports) == {claim["metadata"]["name"] for claim in claims}
         assert {status["phase"] for status in reports.values()} == {"Reserved"}
         return True
@@ -99,10 +101,20 @@ def test_nothing_is_left_when_namespace_and_class_are_gone(
 
 
 def test_a_graceful_stop_is_quick_and_the_next_one_goes_on(
-    control_plane: ControlPlane, nodes: Nodes, namespace: str, kubectl: Kubectl, gpu_class: str, operator: OperatorProcess
+    control_plane: ControlPlane,
+    nodes: Nodes,
+    namespace: str,
+    kubectl: Kubectl,
+    gpu_class: str,
+    operator: OperatorProcess,
 ) -> None:
     nodes("p4d:1")
-    kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, [template("gpu", gpu_class), deployment("a", "gpu", 2)])))
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        input="\n---\n".join(map(json.dumps, [template("gpu", gpu_class), deployment("a", "gpu", 2)])),
+    )
     eventually(lambda: sum(map(bool, map(devices, listed(control_plane, namespace, "resourceclaims")))) == 2)
     assert operator.stop(10) == 0
     lease = control_plane.client.get("/apis/coordination.k8s.io/v1/namespaces/dra-operator/leases/dra-operator")
@@ -132,7 +144,12 @@ def test_a_follower_takes_over_within_twenty_seconds(
     follower = start_operator()  # type: ignore[operator]
     assert not follower.leads
     operator.kill()
-    kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, [template("gpu", gpu_class), deployment("a", "gpu", 2)])))
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        input="\n---\n".join(map(json.dumps, [template("gpu", gpu_class), deployment("a", "gpu", 2)])),
+    )
     eventually(
         lambda: sum(map(bool, map(devices, listed(control_plane, namespace, "resourceclaims")))) == 2,
         20,

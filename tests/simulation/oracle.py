@@ -48,7 +48,9 @@ def forgotten(world: World) -> list[Violation]:
 def _kept_back(store: Store, claim: dict[str, Any]) -> bool:
     """Its report says that a hold of another claim keeps it back, and there is such a hold (design §8.3)."""
     report = store.get(CLAIM_REPORTS, key(claim))
-    return (report or {}).get("status", {}).get("reason") == "Held" and any(item["status"].get("hold") for item in store.listed(CLAIM_REPORTS))
+    return (report or {}).get("status", {}).get("reason") == "Held" and any(
+        item["status"].get("hold") for item in store.listed(CLAIM_REPORTS)
+    )
 
 
 def _fits(item: dict[str, Any], node: dict[str, Any], use: dict[str, NodeUse]) -> bool:

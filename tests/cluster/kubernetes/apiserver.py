@@ -133,7 +133,9 @@ class FakeApiServer:
         for _, stream in self._streams:
             stream.put_nowait(None)
 
-    def fail(self, method: str, path: str, status: int, *, times: int = 1, headers: dict[str, str] | None = None) -> None:
+    def fail(
+        self, method: str, path: str, status: int, *, times: int = 1, headers: dict[str, str] | None = None
+    ) -> None:
         """Answer the next `times` requests so."""
         body = {"kind": "Status", "code": status, "reason": f"R{status}", "message": f"made to fail with {status}"}
         queue = self.failures.setdefault((method, path), deque())
@@ -269,7 +271,11 @@ class FakeApiServer:
             return {"groups": [self._group(group) for group in groups]}
         if len(parts) == (2 if parts[0] == "api" else 3):
             group, version = ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
-            found = [kind.resource for kind in self.kinds.values() if (kind.resource.group, kind.resource.version) == (group, version)]
+            found = [
+                kind.resource
+                for kind in self.kinds.values()
+                if (kind.resource.group, kind.resource.version) == (group, version)
+            ]
             if found or group == "apiextensions.k8s.io":
                 return {"resources": [self._described(resource) for resource in found]}
         return None

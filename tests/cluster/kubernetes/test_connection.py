@@ -31,9 +31,7 @@ def kubeconfig(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("context", "server"), [(None, "http://127.0.0.1:1"), ("second", "http://127.0.0.1:2")]
-)
+@pytest.mark.parametrize(("context", "server"), [(None, "http://127.0.0.1:1"), ("second", "http://127.0.0.1:2")])
 async def test_a_kubeconfig_is_read(kubeconfig: Path, context: str | None, server: str) -> None:
     connection = await load(str(kubeconfig), context)
     assert connection.server == server

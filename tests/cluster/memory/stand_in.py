@@ -76,11 +76,16 @@ class FirstFree:
         claims = [self.claims.get(Key(key.namespace, name or "")) for name in claim_names(pod).values()]
         if any(claim is None for claim in claims):
             return []
-        decisions = [self._write(claim, pod, now) for claim in claims if claim and not claim["status"].get("allocation")]
+        decisions = [
+            self._write(claim, pod, now) for claim in claims if claim and not claim["status"].get("allocation")
+        ]
         if decisions:
             return [decision for decision in decisions if decision is not None]
         self.pending.add(key)
-        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
+        patch = {
+            "metadata": {"uid": pod["metadata"]["uid"]},
+            "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]},
+        }
         return [PatchPod(next(self.ids), key, pod["metadata"]["uid"], patch, None)]
 
     def _write(self, claim: dict[str, Any], pod: dict[str, Any], now: float) -> Any:
@@ -98,8 +103,17 @@ class FirstFree:
         self.pending.add(key)
         self.assumed[key] = device
         driver, pool, name = device
-        result = {"request": claim["spec"]["devices"]["requests"][0]["name"], "driver": driver, "pool": pool, "device": name}
-        allocation = {"devices": {"results": [result]}, "nodeSelector": node_by_name(pool), "allocationTimestamp": format_time(now)}
+        result = {
+            "request": claim["spec"]["devices"]["requests"][0]["name"],
+            "driver": driver,
+            "pool": pool,
+            "device": name,
+        }
+        allocation = {
+            "devices": {"results": [result]},
+            "nodeSelector": node_by_name(pool),
+            "allocationTimestamp": format_time(now),
+        }
         consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
         body = {**claim, "status": {"allocation": allocation, "reservedFor": [consumer]}}
         return WriteClaimStatus(next(self.ids), key, meta["uid"], body, "allocate")
@@ -128,7 +142,18 @@ class Cluster:
     def time(self) -> float:
         return self.world.now - self.start
 
-    def send(self, method: str, kind: str, name: str = "", body: Any = None, *, namespace: str = "default", sub: str = "", user: User = ADMIN, **more: Any) -> Response:
+    def send(
+        self,
+        method: str,
+        kind: str,
+        name: str = "",
+        body: Any = None,
+        *,
+        namespace: str = "default",
+        sub: str = "",
+        user: User = ADMIN,
+        **more: Any,
+    ) -> Response:
         resource = BY_KIND[kind]
         path = resource.path(namespace if resource.namespaced else "", name, sub)
         return self.world.server.handle(Request(method, path, body, **more), user)
@@ -202,8 +227,14 @@ def pod_spec(*, template: str | None = "gpu", claim: str | None = None, cpu: str
     }
 
 
-def pod(name: str, *, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    return {"kind": "Pod", "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}, "spec": pod_spec(**spec)}
+def pod(
+    name: str, *, annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+        "spec": pod_spec(**spec),
+    }
 
 
 def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:

@@ -55,7 +55,9 @@ class TestScheduler:
         assert [round(at - denied[0]) for at in denied] == [0, 1, 4, 9, 18, 29, 40]
         found = cluster.get("ResourceClaim", "c") or {}
         results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}]
-        found["status"] = {"allocation": {"devices": {"results": results}, "allocationTimestamp": "2027-01-01T00:00:00Z"}}
+        found["status"] = {
+            "allocation": {"devices": {"results": results}, "allocationTimestamp": "2027-01-01T00:00:00Z"}
+        }
         assert cluster.send("PUT", "ResourceClaim", "c", found, sub="status", user=OPERATOR).ok
         cluster.run(0.5)
         assert place(cluster, "p") is None
@@ -67,7 +69,9 @@ class TestScheduler:
         cluster.run(1)
         found = cluster.get("ResourceClaim", "c") or {}
         results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}]
-        found["status"] = {"allocation": {"devices": {"results": results}, "allocationTimestamp": "2027-01-01T00:00:00Z"}}
+        found["status"] = {
+            "allocation": {"devices": {"results": results}, "allocationTimestamp": "2027-01-01T00:00:00Z"}
+        }
         cluster.send("PUT", "ResourceClaim", "c", found, sub="status", user=OPERATOR)
         ungate(cluster, "p")
         cluster.run(0.5)
@@ -85,7 +89,11 @@ class TestScheduler:
             item["metadata"]["namespace"] = "exempt"
             cluster.apply(item)
         cluster.run(1)
-        assert sorted(filter(None, (phase(cluster, name, "exempt") for name in "abc"))) == ["Pending", "Running", "Running"]
+        assert sorted(filter(None, (phase(cluster, name, "exempt") for name in "abc"))) == [
+            "Pending",
+            "Running",
+            "Running",
+        ]
         cluster.run(12)
         assert [phase(cluster, name, "exempt") for name in "abc"] == ["Succeeded"] * 3
 
@@ -113,7 +121,10 @@ class TestScheduler:
             ({"cpu": "3"}, "big"),
             ({"cpu": "9"}, None),
             ({"nodeSelector": {"kubernetes.io/hostname": "big"}}, "big"),
-            ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"kubernetes.io/hostname": "tainted"}}, "tainted"),
+            (
+                {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"kubernetes.io/hostname": "tainted"}},
+                "tainted",
+            ),
             ({"nodeSelector": {"kubernetes.io/hostname": "tainted"}}, None),
             ({"nodeSelector": {"kubernetes.io/hostname": "cordoned"}}, None),
         ],
@@ -151,7 +162,17 @@ class TestScheduler:
 class TestKubelets:
     @pytest.mark.parametrize(
         ("text", "want"),
-        [("85s", 85), ("1h30m", 5400), ("1.5s", 1.5), ("200ms", 0.2), ("2m3s", 123), ("", None), ("5", None), ("s", None), (None, None)],
+        [
+            ("85s", 85),
+            ("1h30m", 5400),
+            ("1.5s", 1.5),
+            ("200ms", 0.2),
+            ("2m3s", 123),
+            ("", None),
+            ("5", None),
+            ("s", None),
+            (None, None),
+        ],
     )
     def test_durations(self, text: str | None, want: float | None) -> None:
         assert seconds(text) == want
@@ -206,7 +227,9 @@ class TestWorkloads:
         ],
         ids=["surge", "unavailable", "both", "recreate"],
     )
-    def test_a_rolling_update_stays_within_its_bounds(self, cluster: Cluster, strategy: dict[str, Any], most: int, least: int) -> None:
+    def test_a_rolling_update_stays_within_its_bounds(
+        self, cluster: Cluster, strategy: dict[str, Any], most: int, least: int
+    ) -> None:
         item = deployment("d", 4, template=None)
         item["spec"]["strategy"] = strategy
         cluster.apply(node("n1", "64"), item)
@@ -229,30 +252,47 @@ class TestWorkloads:
     def test_an_ordered_stateful_set_goes_up_and_down_one_by_one(self, cluster: Cluster) -> None:
         spec = {"replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "s"}}}
         body = {"metadata": {"labels": {"app": "s"}}, "spec": pod_spec(template=None)}
-        cluster.apply(node("n1"), {"kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {**spec, "template": body}})
+        cluster.apply(
+            node("n1"), {"kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {**spec, "template": body}}
+        )
         cluster.run(5)
-        born = [item["metadata"]["name"] for item in sorted(cluster.all("Pod"), key=lambda item: item["metadata"]["uid"])]
+        born = [
+            item["metadata"]["name"] for item in sorted(cluster.all("Pod"), key=lambda item: item["metadata"]["uid"])
+        ]
         assert born == ["s-0", "s-1", "s-2"]
-        cluster.send("PATCH", "StatefulSet", "s", {"spec": {"replicas": 1}}, content_type="application/merge-patch+json")
+        cluster.send(
+            "PATCH", "StatefulSet", "s", {"spec": {"replicas": 1}}, content_type="application/merge-patch+json"
+        )
         cluster.run(1)
-        assert ["deletionTimestamp" in (cluster.get("Pod", f"s-{index}") or {})["metadata"] for index in range(3)] == [False, False, True]
+        assert ["deletionTimestamp" in (cluster.get("Pod", f"s-{index}") or {})["metadata"] for index in range(3)] == [
+            False,
+            False,
+            True,
+        ]
         cluster.run(6)
         assert [item["metadata"]["name"] for item in cluster.all("Pod")] == ["s-0"]
 
     def test_a_failing_job_backs_off_and_gives_up(self, cluster: Cluster) -> None:
         body = {"spec": pod_spec(template=None, restartPolicy="Never", activeDeadlineSeconds=1)}
-        cluster.apply(node("n1"), {"kind": "Job", "metadata": {"name": "j"}, "spec": {"backoffLimit": 2, "template": body}})
+        cluster.apply(
+            node("n1"), {"kind": "Job", "metadata": {"name": "j"}, "spec": {"backoffLimit": 2, "template": body}}
+        )
         cluster.run(200)
         job = cluster.get("Job", "j") or {}
         assert job["status"]["failed"] == 3
         assert job["status"]["conditions"][0]["reason"] == "BackoffLimitExceeded"
 
     def test_an_indexed_job_runs_every_index_once(self, cluster: Cluster) -> None:
-        body = {"metadata": {"annotations": {"dra-operator.dev/run-for": "2s"}}, "spec": pod_spec(template=None, restartPolicy="Never")}
+        body = {
+            "metadata": {"annotations": {"dra-operator.dev/run-for": "2s"}},
+            "spec": pod_spec(template=None, restartPolicy="Never"),
+        }
         spec = {"completionMode": "Indexed", "completions": 4, "parallelism": 2, "template": body}
         cluster.apply(node("n1"), {"kind": "Job", "metadata": {"name": "j"}, "spec": spec})
         cluster.run(20)
-        indexes = [item["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for item in cluster.all("Pod")]
+        indexes = [
+            item["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for item in cluster.all("Pod")
+        ]
         assert sorted(indexes) == ["0", "1", "2", "3"]
         assert (cluster.get("Job", "j") or {})["status"]["completedIndexes"] == "0,1,2,3"
 
@@ -260,8 +300,16 @@ class TestWorkloads:
 class TestOthers:
     def test_a_forgotten_eviction_gives_its_budget_back(self, cluster: Cluster) -> None:
         """Reference §0.15: a wrong uid consumes the budget; after two minutes the controller forgets it."""
-        cluster.apply(node("n1"), pod("a", template=None, labels={"app": "a"}), pod("b", template=None, labels={"app": "a"}))
-        cluster.apply({"kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}})
+        cluster.apply(
+            node("n1"), pod("a", template=None, labels={"app": "a"}), pod("b", template=None, labels={"app": "a"})
+        )
+        cluster.apply(
+            {
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "b"},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+            }
+        )
         cluster.run(1)
         body = {"metadata": {"name": "a"}, "deleteOptions": {"preconditions": {"uid": "wrong"}}}
         assert cluster.send("POST", "Pod", "a", body, sub="eviction").status == 409
@@ -278,7 +326,13 @@ class TestOthers:
         cluster.apply(EXEMPT, node("n1"), slice_of("n1"), device_class(), free, item)
         cluster.run(1)
         taint = {"key": "broken", "effect": "NoExecute"}
-        cluster.apply({"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "n1"}, "taint": taint}})
+        cluster.apply(
+            {
+                "kind": "DeviceTaintRule",
+                "metadata": {"name": "r"},
+                "spec": {"deviceSelector": {"pool": "n1"}, "taint": taint},
+            }
+        )
         cluster.run(3)
         assert phase(cluster, "p", "exempt") is None
 

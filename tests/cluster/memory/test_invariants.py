@@ -20,7 +20,9 @@ def result(device: str = "gpu-0", **more: Any) -> dict[str, Any]:
     return {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": device, **more}
 
 
-def allocate(cluster: Cluster, name: str, *results: dict[str, Any], user: User = OPERATOR, reserved: list[Any] | None = None) -> None:
+def allocate(
+    cluster: Cluster, name: str, *results: dict[str, Any], user: User = OPERATOR, reserved: list[Any] | None = None
+) -> None:
     found = cluster.get("ResourceClaim", name) or {}
     allocation = {"devices": {"results": list(results)}, "nodeSelector": node_by_name("n1")}
     found["status"] = {"allocation": {**allocation, "allocationTimestamp": "2027-01-01T00:00:00Z"}}
@@ -40,7 +42,11 @@ def advanced() -> list[dict[str, Any]]:
     counters["spec"]["sharedCounters"] = [{"name": "set", "counters": {"units": {"value": "10"}}}]
     takes = [{"counterSet": "set", "counters": {"units": {"value": "6"}}}]
     devices["spec"]["devices"] = [
-        {"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "10Gi", "requestPolicy": {"default": "6Gi"}}}},
+        {
+            "name": "gpu-0",
+            "allowMultipleAllocations": True,
+            "capacity": {"memory": {"value": "10Gi", "requestPolicy": {"default": "6Gi"}}},
+        },
         {"name": "gpu-1", "consumesCounters": takes},
         {"name": "gpu-2", "consumesCounters": takes},
         {"name": "gpu-3"},
@@ -77,15 +83,25 @@ def counters(cluster: Cluster) -> None:
 
 
 def unmanaged(cluster: Cluster) -> None:
-    cluster.send("POST", "Namespace", body={"metadata": {"name": "exempt", "labels": {"dra-operator.dev/managed": "false"}}})
+    cluster.send(
+        "POST", "Namespace", body={"metadata": {"name": "exempt", "labels": {"dra-operator.dev/managed": "false"}}}
+    )
     cluster.send("POST", "ResourceClaim", body=claim("x"), namespace="exempt")
     body = {"metadata": {"annotations": {"a": "b"}}}
-    assert cluster.send("PATCH", "ResourceClaim", "x", body, namespace="exempt", user=OPERATOR, content_type=MERGE_PATCH).status == 403
+    assert (
+        cluster.send(
+            "PATCH", "ResourceClaim", "x", body, namespace="exempt", user=OPERATOR, content_type=MERGE_PATCH
+        ).status
+        == 403
+    )
 
 
 def invalid(cluster: Cluster) -> None:
     body = {"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}}
-    assert cluster.send("PATCH", "ResourceClaim", "a", body, sub="status", user=OPERATOR, content_type=MERGE_PATCH).status == 422
+    assert (
+        cluster.send("PATCH", "ResourceClaim", "a", body, sub="status", user=OPERATOR, content_type=MERGE_PATCH).status
+        == 422
+    )
 
 
 def bound_without(cluster: Cluster) -> None:
@@ -143,7 +159,9 @@ def test_observing_writes_nothing(cluster: Cluster) -> None:
 
 def test_a_collision_with_others_is_given_time(cluster: Cluster) -> None:
     cluster.apply(node("n1"), slice_of("n1"), device_class(), claim("a"))
-    cluster.send("POST", "Namespace", body={"metadata": {"name": "exempt", "labels": {"dra-operator.dev/managed": "false"}}})
+    cluster.send(
+        "POST", "Namespace", body={"metadata": {"name": "exempt", "labels": {"dra-operator.dev/managed": "false"}}}
+    )
     cluster.send("POST", "ResourceClaim", body=claim("x"), namespace="exempt")
     invariants = Invariants(cluster.world)
     allocate(cluster, "a", result())

@@ -34,9 +34,21 @@ def test_merge_patch(target: Any, patch: Any, want: Any) -> None:
 @pytest.mark.parametrize(
     ("target", "patch", "want"),
     [
-        ({"env": [{"name": "a", "value": "1"}]}, {"env": [{"name": "b"}]}, {"env": [{"name": "a", "value": "1"}, {"name": "b"}]}),
-        ({"env": [{"name": "a", "value": "1"}]}, {"env": [{"name": "a", "value": "2"}]}, {"env": [{"name": "a", "value": "2"}]}),
-        ({"env": [{"name": "a"}, {"name": "b"}]}, {"env": [{"name": "a", "$patch": "delete"}]}, {"env": [{"name": "b"}]}),
+        (
+            {"env": [{"name": "a", "value": "1"}]},
+            {"env": [{"name": "b"}]},
+            {"env": [{"name": "a", "value": "1"}, {"name": "b"}]},
+        ),
+        (
+            {"env": [{"name": "a", "value": "1"}]},
+            {"env": [{"name": "a", "value": "2"}]},
+            {"env": [{"name": "a", "value": "2"}]},
+        ),
+        (
+            {"env": [{"name": "a"}, {"name": "b"}]},
+            {"env": [{"name": "a", "$patch": "delete"}]},
+            {"env": [{"name": "b"}]},
+        ),
         ({"env": [{"name": "a"}]}, {"env": [{"$patch": "replace"}, {"name": "c"}]}, {"env": [{"name": "c"}]}),
         ({"tolerations": [1]}, {"tolerations": [2]}, {"tolerations": [2]}),
         ({"finalizers": ["a"]}, {"finalizers": ["b", "a"]}, {"finalizers": ["a", "b"]}),

@@ -78,7 +78,9 @@ def test_a_request_may_fail(cluster: Cluster, fate: Fate, status: int, reached: 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", range(6))
-def test_killed_at_any_request_it_ends_the_same(cluster: Cluster, number: int, moment: Literal["before", "after"]) -> None:
+def test_killed_at_any_request_it_ends_the_same(
+    cluster: Cluster, number: int, moment: Literal["before", "after"]
+) -> None:
     faults = KillOnce(number, moment)
     runner = populated(cluster).operate(faults=faults)
     cluster.apply(deployment("d", 3))

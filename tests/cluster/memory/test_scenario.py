@@ -50,12 +50,23 @@ def test_files_are_read_by_the_caller() -> None:
 
 
 def test_steps_are_played_in_order_of_time_and_not_after_the_end(cluster: Cluster) -> None:
-    play(cluster, {"at": "20s", "apply": [typed(claim("late"))]}, {"at": 1, "apply": [typed(claim("early"))]}, {"at": "40s", "apply": [typed(claim("never"))]}, until="30s")
+    play(
+        cluster,
+        {"at": "20s", "apply": [typed(claim("late"))]},
+        {"at": 1, "apply": [typed(claim("early"))]},
+        {"at": "40s", "apply": [typed(claim("never"))]},
+        until="30s",
+    )
     assert [item["metadata"]["name"] for item in cluster.all("ResourceClaim")] == ["early", "late"]
 
 
 def test_what_others_refer_to_is_applied_first(cluster: Cluster) -> None:
-    important = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1", "metadata": {"name": "high"}, "value": 10}
+    important = {
+        "kind": "PriorityClass",
+        "apiVersion": "scheduling.k8s.io/v1",
+        "metadata": {"name": "high"},
+        "value": 10,
+    }
     item = {**pod("p", template=None, priorityClassName="high"), "apiVersion": "v1"}
     player = play(cluster, {"apply": [item, important]})
     assert player.troubles == []
@@ -82,12 +93,18 @@ def test_apply_replaces_what_is_there(cluster: Cluster) -> None:
 
 def test_what_cannot_be_changed_is_made_anew(cluster: Cluster) -> None:
     play(cluster, {"apply": [typed(node("n1")), typed(pod("p", template=None)), typed(claim("c"))]})
-    before = {kind: (cluster.get(kind, name) or {})["metadata"]["uid"] for kind, name in (("Pod", "p"), ("ResourceClaim", "c"))}
+    before = {
+        kind: (cluster.get(kind, name) or {})["metadata"]["uid"]
+        for kind, name in (("Pod", "p"), ("ResourceClaim", "c"))
+    }
     changed = typed(claim("c"))
     changed["spec"] = {"devices": {"requests": [{"name": "other", "exactly": {"deviceClassName": "gpu"}}]}}
     player = play(cluster, {"apply": [typed(pod("p", template=None, cpu="2")), changed]})
     assert player.troubles == []
-    after = {kind: (cluster.get(kind, name) or {})["metadata"]["uid"] for kind, name in (("Pod", "p"), ("ResourceClaim", "c"))}
+    after = {
+        kind: (cluster.get(kind, name) or {})["metadata"]["uid"]
+        for kind, name in (("Pod", "p"), ("ResourceClaim", "c"))
+    }
     assert before["Pod"] != after["Pod"]
     assert before["ResourceClaim"] != after["ResourceClaim"]
     assert (cluster.get("ResourceClaim", "c") or {})["spec"]["devices"]["requests"][0]["name"] == "other"
@@ -97,7 +114,9 @@ def test_finish_and_delete(cluster: Cluster) -> None:
     play(cluster, {"apply": [typed(node("n1")), *(typed(pod(name, template=None)) for name in "ab")]})
     player = play(cluster, {"at": "1s", "finish": ["pod/default/a"], "delete": ["po/default/b", "pod/default/nobody"]})
     assert [(item["metadata"]["name"], item["status"]["phase"]) for item in cluster.all("Pod")] == [("a", "Succeeded")]
-    assert [(trouble.object, trouble.message) for trouble in player.troubles] == [("pod/default/nobody", 'pods "nobody" not found')]
+    assert [(trouble.object, trouble.message) for trouble in player.troubles] == [
+        ("pod/default/nobody", 'pods "nobody" not found')
+    ]
 
 
 def test_a_claim_keeps_the_allocation_it_brings(cluster: Cluster) -> None:
@@ -110,7 +129,11 @@ def test_a_claim_keeps_the_allocation_it_brings(cluster: Cluster) -> None:
 
 
 def test_one_bad_object_does_not_stop_the_rest(cluster: Cluster) -> None:
-    bad = [typed({**claim("bad"), "spec": {"devices": {"requests": [{"name": "x"}]}}}), {"kind": "Gadget", "metadata": {"name": "g"}}, {"kind": "Pod", "apiVersion": "v1", "metadata": []}]
+    bad = [
+        typed({**claim("bad"), "spec": {"devices": {"requests": [{"name": "x"}]}}}),
+        {"kind": "Gadget", "metadata": {"name": "g"}},
+        {"kind": "Pod", "apiVersion": "v1", "metadata": []},
+    ]
     player = play(cluster, {"apply": [*bad, typed(device_class()), typed(template())]})
     assert sorted(trouble.object for trouble in player.troubles) == ["gadget/g", "pod/(no name)", "resourceclaim/bad"]
     assert cluster.get("DeviceClass", "gpu")

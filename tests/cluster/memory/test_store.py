@@ -14,7 +14,9 @@ def test_versions_grow_over_all_kinds(cluster: Cluster) -> None:
     since = cluster.world.server.store.version
     cluster.apply(node("n1"), claim("a"), node("n2"))
     nodes = [int(item["metadata"]["resourceVersion"]) for _, item in cluster.world.server.watch_since("Node", since)]
-    claims = [int(item["metadata"]["resourceVersion"]) for _, item in cluster.world.server.watch_since("ResourceClaim", since)]
+    claims = [
+        int(item["metadata"]["resourceVersion"]) for _, item in cluster.world.server.watch_since("ResourceClaim", since)
+    ]
     assert nodes[0] < claims[0] < nodes[1]
 
 
@@ -46,7 +48,9 @@ def test_what_is_handed_in_is_copied(cluster: Cluster) -> None:
 def test_the_same_seed_gives_the_same_names() -> None:
     def names(seed: int) -> list[tuple[str, str]]:
         server = MemoryServer(lambda: 0.0, seed=seed)
-        server.load([{**claim(""), "apiVersion": "resource.k8s.io/v1", "metadata": {"generateName": "x-"}} for _ in range(3)])
+        server.load(
+            [{**claim(""), "apiVersion": "resource.k8s.io/v1", "metadata": {"generateName": "x-"}} for _ in range(3)]
+        )
         return [(item["metadata"]["name"], item["metadata"]["uid"]) for item in server.store.listed(RESOURCE_CLAIMS)]
 
     assert names(3) == names(3) != names(4)

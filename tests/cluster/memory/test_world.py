@@ -9,7 +9,13 @@ from tests.cluster.memory.stand_in import Cluster, node, pod
 def test_an_instant_goes_by_rank_then_by_arrangement(cluster: Cluster) -> None:
     told: list[str] = []
     now = cluster.world.now
-    for name, rank in (("decide", DECIDE), ("actor", ACTORS), ("operator", OPERATOR), ("step", STEP), ("actor again", ACTORS)):
+    for name, rank in (
+        ("decide", DECIDE),
+        ("actor", ACTORS),
+        ("operator", OPERATOR),
+        ("step", STEP),
+        ("actor again", ACTORS),
+    ):
         cluster.world.at(now + 1, lambda name=name: told.append(name), rank=rank)  # type: ignore[misc]
     cluster.run(2)
     assert told == ["step", "actor", "actor again", "operator", "decide"]

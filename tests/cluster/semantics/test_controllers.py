@@ -71,7 +71,9 @@ class TestClaims:
         assert meta["generateName"] == "p-gpu-"
         assert meta["labels"] == {"a": "b", MANAGED: "true"}
         assert meta["annotations"] == {"c": "d", "resource.kubernetes.io/pod-claim-name": "gpu"}
-        assert [(entry["kind"], entry["uid"], entry["controller"]) for entry in meta["ownerReferences"]] == [("Pod", owner["metadata"]["uid"], True)]
+        assert [(entry["kind"], entry["uid"], entry["controller"]) for entry in meta["ownerReferences"]] == [
+            ("Pod", owner["metadata"]["uid"], True)
+        ]
         assert protected(found)
 
     def test_are_made_when_the_template_comes_later(self, place: Place) -> None:
@@ -205,7 +207,10 @@ class TestScheduling:
         def unstamped(found: dict[str, Any]) -> None:
             field = {"key": "metadata.name", "operator": "In", "values": [node]}
             results = [{"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}]
-            found["allocation"] = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+            found["allocation"] = {
+                "devices": {"results": results},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            }
 
         assert status("c", unstamped)(place).ok
         place.create(pod("p", claims=[uses("c")]))
@@ -222,7 +227,9 @@ class TestScheduling:
         assert patch("Node", full, cordon)(place).ok
         place.world.pass_time(0.3)
         assert strategic("Pod", "p", UNGATE, by="operator")(place).ok
-        found = place.eventually(lambda: None if "allocation" in (item := place.get("ResourceClaim", name)).get("status", {}) else item)
+        found = place.eventually(
+            lambda: None if "allocation" in (item := place.get("ResourceClaim", name)).get("status", {}) else item
+        )
         assert not found.get("status", {}).get("reservedFor")
         place.world.pass_time(0.5)
         assert "allocation" not in place.get("ResourceClaim", name).get("status", {})
@@ -235,7 +242,11 @@ class TestScheduling:
         assert patch("Node", full, {"spec": {"unschedulable": True}})(place).ok
         place.world.pass_time(0.3)
         here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [full]}]}
-        pin = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}}}
+        pin = {
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
+            }
+        }
         assert strategic("Pod", "p", {"spec": {**UNGATE["spec"], **pin}}, by="operator")(place).ok
         place.world.pass_time(1.0)
         assert place.get("ResourceClaim", name)["status"]["allocation"]
@@ -282,7 +293,11 @@ def workload(kind: str, name: str = "w", **spec: Any) -> dict[str, Any]:
     labels = {"app": name}
     pod_spec = pod(claims=[from_template("t")])["spec"]
     if kind == "Job":
-        return {"kind": kind, "metadata": {"name": name}, "spec": {"template": {"spec": {**pod_spec, "restartPolicy": "Never"}}, **spec}}
+        return {
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": {"template": {"spec": {**pod_spec, "restartPolicy": "Never"}}, **spec},
+        }
     body = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod_spec}, **spec}
     return {"kind": kind, "metadata": {"name": name}, "spec": body}
 
@@ -365,15 +380,27 @@ class TestWorkloads:
         place.create(template())
         place.create(workload("Job", completions=2, parallelism=1))
         for _ in range(2):
-            name = place.eventually(lambda: next(item["metadata"]["name"] for item in pods_of(place) if item["status"]["phase"] == "Pending"))
+            name = place.eventually(
+                lambda: next(
+                    item["metadata"]["name"] for item in pods_of(place) if item["status"]["phase"] == "Pending"
+                )
+            )
             assert patch("Pod", name, {"status": {"phase": "Succeeded"}}, sub="status")(place).ok
             place.world.pass_time(0.2)
-        place.eventually(lambda: any(entry["type"] == "Complete" for entry in place.get("Job", "w")["status"].get("conditions", ())), 60.0)
+        place.eventually(
+            lambda: any(entry["type"] == "Complete" for entry in place.get("Job", "w")["status"].get("conditions", ())),
+            60.0,
+        )
         assert place.get("Job", "w")["status"]["succeeded"] == 2
 
     def test_a_report_goes_with_its_claim(self, place: Place) -> None:
         owner = place.create(claim())
-        reference = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "name": "c", "uid": owner["metadata"]["uid"]}
+        reference = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "name": "c",
+            "uid": owner["metadata"]["uid"],
+        }
         report = {
             "apiVersion": "dra-operator.dev/v1alpha1",
             "kind": "ClaimReport",

@@ -14,14 +14,22 @@ WRONG = "99999999-9999-9999-9999-999999999999"
 
 
 def evict(place: Place, name: str, *, uid: str | None = None, **query: str) -> Response:
-    body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": place.namespace}}
+    body: dict[str, Any] = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": place.namespace},
+    }
     if uid is not None:
         body["deleteOptions"] = {"preconditions": {"uid": uid}}
     return place.send("POST", "Pod", name, body, sub="eviction", query=query)
 
 
 def budget(**spec: Any) -> dict[str, Any]:
-    return {"kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec}}
+    return {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec},
+    }
 
 
 @pytest.fixture
@@ -93,7 +101,13 @@ def test_two_budgets_for_one_pod(guarded: Place) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "want"),
-    [({"minAvailable": 2}, 1), ({"maxUnavailable": 1}, 1), ({"minAvailable": "50%"}, 1), ({"maxUnavailable": "34%"}, 2), ({"minAvailable": "100%"}, 0)],
+    [
+        ({"minAvailable": 2}, 1),
+        ({"maxUnavailable": 1}, 1),
+        ({"minAvailable": "50%"}, 1),
+        ({"maxUnavailable": "34%"}, 2),
+        ({"minAvailable": "100%"}, 0),
+    ],
     ids=str,
 )
 def test_budgets_of_a_deployment(place: Place, spec: dict[str, Any], want: int) -> None:

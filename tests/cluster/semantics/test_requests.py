@@ -82,7 +82,11 @@ CLAIM = create(claim())
 UNGATE = {"spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
 
 METADATA = [
-    Row("a name is needed", create({"kind": "ResourceClaim", "metadata": {}, "spec": claim()["spec"]}), "422 Invalid metadata.name"),
+    Row(
+        "a name is needed",
+        create({"kind": "ResourceClaim", "metadata": {}, "spec": claim()["spec"]}),
+        "422 Invalid metadata.name",
+    ),
     Row("names are subdomains", create(claim("Not_A_Name")), "422 Invalid metadata.name"),
     Row(
         "generateName appends five letters",
@@ -122,7 +126,11 @@ METADATA = [
     ),
     Row(
         "without a resourceVersion an update is unconditional",
-        change("ResourceClaim", "c", lambda item: (item["metadata"].pop("resourceVersion"), item["metadata"].update(annotations={"a": "b"}))),
+        change(
+            "ResourceClaim",
+            "c",
+            lambda item: (item["metadata"].pop("resourceVersion"), item["metadata"].update(annotations={"a": "b"})),
+        ),
         "200",
         given=(CLAIM,),
     ),
@@ -211,7 +219,9 @@ METADATA = [
     ),
     Row(
         "spec of a template is immutable",
-        change("ResourceClaimTemplate", "t", lambda item: item["spec"]["spec"]["devices"]["requests"][0].update(name="x")),
+        change(
+            "ResourceClaimTemplate", "t", lambda item: item["spec"]["spec"]["devices"]["requests"][0].update(name="x")
+        ),
         "422 Invalid spec",
         given=(create(template()),),
     ),
@@ -222,22 +232,53 @@ CLAIM_SPECS = [
         "counts and modes get defaults",
         CLAIM,
         "201",
-        then=lambda item: item["spec"]["devices"]["requests"][0]["exactly"] == {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1},
+        then=lambda item: (
+            item["spec"]["devices"]["requests"][0]["exactly"]
+            == {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}
+        ),
     ),
     Row("no requests at all", create(claim(requests=[])), "201"),
-    Row("33 requests", create(claim(requests=[request(f"r{index}") for index in range(33)])), "422 Invalid spec.devices.requests"),
-    Row("two requests of one name", create(claim(requests=[request("a"), request("a")])), "422 Invalid spec.devices.requests[1]"),
-    Row("a request without a class", create(claim(requests=[{"name": "a", "exactly": {}}])), "422 Invalid spec.devices.requests[0].exactly.deviceClassName"),
+    Row(
+        "33 requests",
+        create(claim(requests=[request(f"r{index}") for index in range(33)])),
+        "422 Invalid spec.devices.requests",
+    ),
+    Row(
+        "two requests of one name",
+        create(claim(requests=[request("a"), request("a")])),
+        "422 Invalid spec.devices.requests[1]",
+    ),
+    Row(
+        "a request without a class",
+        create(claim(requests=[{"name": "a", "exactly": {}}])),
+        "422 Invalid spec.devices.requests[0].exactly.deviceClassName",
+    ),
     Row("a request of neither form", create(claim(requests=[{"name": "a"}])), "422 Invalid spec.devices.requests[0]"),
     Row(
         "a request of both forms",
         create(claim(requests=[{**request("a"), "firstAvailable": [{"name": "b", "deviceClassName": "c"}]}])),
         "422 Invalid spec.devices.requests[0]",
     ),
-    Row("a negative count", create(claim(requests=[request("a", count=-1)])), "422 Invalid spec.devices.requests[0].exactly.count"),
-    Row("All with a count", create(claim(requests=[request("a", allocationMode="All", count=2)])), "422 Invalid spec.devices.requests[0].exactly.count"),
-    Row("a mode nobody knows", create(claim(requests=[request("a", allocationMode="Some")])), "422 Invalid spec.devices.requests[0].exactly.allocationMode"),
-    Row("a selector without CEL", create(claim(requests=[request("a", selectors=[{}])])), "422 Invalid spec.devices.requests[0].exactly.selectors[0].cel"),
+    Row(
+        "a negative count",
+        create(claim(requests=[request("a", count=-1)])),
+        "422 Invalid spec.devices.requests[0].exactly.count",
+    ),
+    Row(
+        "All with a count",
+        create(claim(requests=[request("a", allocationMode="All", count=2)])),
+        "422 Invalid spec.devices.requests[0].exactly.count",
+    ),
+    Row(
+        "a mode nobody knows",
+        create(claim(requests=[request("a", allocationMode="Some")])),
+        "422 Invalid spec.devices.requests[0].exactly.allocationMode",
+    ),
+    Row(
+        "a selector without CEL",
+        create(claim(requests=[request("a", selectors=[{}])])),
+        "422 Invalid spec.devices.requests[0].exactly.selectors[0].cel",
+    ),
     Row(
         "an empty expression",
         create(claim(requests=[request("a", selectors=[{"cel": {"expression": ""}}])])),
@@ -253,7 +294,9 @@ CLAIM_SPECS = [
         create(claim(constraints=[{"requests": ["x"], "matchAttribute": "a.example/b"}])),
         "422 Invalid spec.devices.constraints[0].requests[0]",
     ),
-    Row("a constraint without an attribute", create(claim(constraints=[{}])), "422 Invalid spec.devices.constraints[0]"),
+    Row(
+        "a constraint without an attribute", create(claim(constraints=[{}])), "422 Invalid spec.devices.constraints[0]"
+    ),
     Row(
         "a constraint over an attribute without a domain",
         create(claim(constraints=[{"matchAttribute": "numa"}])),
@@ -263,10 +306,22 @@ CLAIM_SPECS = [
 
 ALLOCATIONS = [
     Row("an allocation", allocate(), "200", given=(CLAIM,), then=lambda item: bool(item["status"]["allocation"])),
-    Row("devices that do not exist, twice the same, too many", allocate("c", result(), result()), "200", given=(CLAIM,)),
+    Row(
+        "devices that do not exist, twice the same, too many", allocate("c", result(), result()), "200", given=(CLAIM,)
+    ),
     Row("no results", status("c", lambda found: found.update(allocation={})), "200", given=(CLAIM,)),
-    Row("an unknown request name", allocate("c", result("x")), "422 Invalid status.allocation.devices.results[0].request", given=(CLAIM,)),
-    Row("33 results", allocate("c", *(result(device=f"d{index}") for index in range(33))), "422 Invalid status.allocation.devices.results", given=(CLAIM,)),
+    Row(
+        "an unknown request name",
+        allocate("c", result("x")),
+        "422 Invalid status.allocation.devices.results[0].request",
+        given=(CLAIM,),
+    ),
+    Row(
+        "33 results",
+        allocate("c", *(result(device=f"d{index}") for index in range(33))),
+        "422 Invalid status.allocation.devices.results",
+        given=(CLAIM,),
+    ),
     Row(
         "a node selector without terms",
         status("c", lambda found: found.update(allocation={**allocation(), "nodeSelector": {"nodeSelectorTerms": []}})),
@@ -285,13 +340,28 @@ ALLOCATIONS = [
         "422 Invalid status.allocation",
         given=(CLAIM, status("c", lambda found: found.update(allocation={"devices": {"results": [result()]}}))),
     ),
-    Row("an allocation can be taken away", status("c", lambda found: found.pop("allocation")), "200", given=(CLAIM, allocate()), then=lambda item: "allocation" not in item.get("status", {})),
-    Row("a reservation without an allocation", status("c", lambda found: found.update(reservedFor=[consumer()])), "422 Invalid status.reservedFor", given=(CLAIM,)),
+    Row(
+        "an allocation can be taken away",
+        status("c", lambda found: found.pop("allocation")),
+        "200",
+        given=(CLAIM, allocate()),
+        then=lambda item: "allocation" not in item.get("status", {}),
+    ),
+    Row(
+        "a reservation without an allocation",
+        status("c", lambda found: found.update(reservedFor=[consumer()])),
+        "422 Invalid status.reservedFor",
+        given=(CLAIM,),
+    ),
     Row(
         "allocation goes, reservation stays",
         status("c", lambda found: found.pop("allocation")),
         "422 Invalid status.reservedFor",
-        given=(CLAIM, allocate(), status("c", lambda found: found.update(reservedFor=[{**consumer(), "resource": "others"}]))),
+        given=(
+            CLAIM,
+            allocate(),
+            status("c", lambda found: found.update(reservedFor=[{**consumer(), "resource": "others"}])),
+        ),
     ),
     Row(
         "the same consumer twice",
@@ -313,10 +383,21 @@ ALLOCATIONS = [
     ),
     Row(
         "the status endpoint ignores spec and metadata",
-        change("ResourceClaim", "c", lambda item: (item["spec"]["devices"]["requests"][0].update(name="x"), item["metadata"].update(annotations={"a": "b"})), sub="status", by="operator"),
+        change(
+            "ResourceClaim",
+            "c",
+            lambda item: (
+                item["spec"]["devices"]["requests"][0].update(name="x"),
+                item["metadata"].update(annotations={"a": "b"}),
+            ),
+            sub="status",
+            by="operator",
+        ),
         "200",
         given=(CLAIM,),
-        then=lambda item: item["spec"]["devices"]["requests"][0]["name"] == "gpu" and "annotations" not in item["metadata"],
+        then=lambda item: (
+            item["spec"]["devices"]["requests"][0]["name"] == "gpu" and "annotations" not in item["metadata"]
+        ),
     ),
     Row(
         "the main endpoint ignores status",
@@ -325,17 +406,33 @@ ALLOCATIONS = [
         given=(CLAIM,),
         then=lambda item: not item.get("status"),
     ),
-    Row("a stale status update conflicts", change("ResourceClaim", "c", lambda item: item["metadata"].update(resourceVersion="1"), sub="status", by="operator"), "409 Conflict", given=(CLAIM,)),
+    Row(
+        "a stale status update conflicts",
+        change(
+            "ResourceClaim", "c", lambda item: item["metadata"].update(resourceVersion="1"), sub="status", by="operator"
+        ),
+        "409 Conflict",
+        given=(CLAIM,),
+    ),
     Row(
         "a strategic patch takes one consumer away",
         strategic("ResourceClaim", "c", {"status": {"reservedFor": [{"$patch": "delete", "uid": "u1"}]}}, sub="status"),
         "200",
-        given=(CLAIM, allocate(reserved=[{**consumer("a", "u1"), "resource": "others"}, {**consumer("b", "u2"), "resource": "others"}])),
+        given=(
+            CLAIM,
+            allocate(
+                reserved=[{**consumer("a", "u1"), "resource": "others"}, {**consumer("b", "u2"), "resource": "others"}]
+            ),
+        ),
         then=lambda item: [entry["uid"] for entry in item["status"]["reservedFor"]] == ["u2"],
     ),
     Row(
         "device status only for allocated devices",
-        status("c", lambda found: found.update(devices=[{"driver": "gpu.example.com", "pool": "n1", "device": "gpu-9"}]), by="admin"),
+        status(
+            "c",
+            lambda found: found.update(devices=[{"driver": "gpu.example.com", "pool": "n1", "device": "gpu-9"}]),
+            by="admin",
+        ),
         "422 Invalid status.devices[0]",
         given=(CLAIM, allocate()),
     ),
@@ -343,7 +440,15 @@ ALLOCATIONS = [
         "device status goes with its allocation",
         status("c", lambda found: found.pop("allocation")),
         "200",
-        given=(CLAIM, allocate(), status("c", lambda found: found.update(devices=[{"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}]), by="admin")),
+        given=(
+            CLAIM,
+            allocate(),
+            status(
+                "c",
+                lambda found: found.update(devices=[{"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}]),
+                by="admin",
+            ),
+        ),
         then=lambda item: "devices" not in item.get("status", {}),
     ),
 ]
@@ -354,32 +459,60 @@ PODS = [
         "defaults",
         create(pod()),
         "201",
-        then=lambda item: item["spec"]["schedulerName"] == "default-scheduler" and item["spec"]["priority"] == 0 and item["status"]["phase"] == "Pending",
+        then=lambda item: (
+            item["spec"]["schedulerName"] == "default-scheduler"
+            and item["spec"]["priority"] == 0
+            and item["status"]["phase"] == "Pending"
+        ),
     ),
     Row("a priority class that does not exist", create(pod(priorityClassName="nothing")), "403 Forbidden"),
-    Row("a priority class that exists", create(pod(priorityClassName="system-node-critical")), "201", then=lambda item: item["spec"]["priority"] == 2000001000),
+    Row(
+        "a priority class that exists",
+        create(pod(priorityClassName="system-node-critical")),
+        "201",
+        then=lambda item: item["spec"]["priority"] == 2000001000,
+    ),
     Row("a priority without its class", create(pod(priority=7)), "403 Forbidden"),
-    Row("a gate and a node", create(pod(nodeName="n1", schedulingGates=[{"name": "x.example/hold"}])), "422 Invalid spec.nodeName"),
+    Row(
+        "a gate and a node",
+        create(pod(nodeName="n1", schedulingGates=[{"name": "x.example/hold"}])),
+        "422 Invalid spec.nodeName",
+    ),
     Row(
         "a claim entry with two sources",
         create(pod(claims=[{"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"}])),
         "422 Invalid spec.resourceClaims[0]",
     ),
     Row("a claim entry without a source", create(pod(claims=[{"name": "a"}])), "422 Invalid spec.resourceClaims[0]"),
-    Row("two claim entries of one name", create(pod(claims=[uses("a"), uses("b")])), "422 Invalid spec.resourceClaims[1].name"),
+    Row(
+        "two claim entries of one name",
+        create(pod(claims=[uses("a"), uses("b")])),
+        "422 Invalid spec.resourceClaims[1].name",
+    ),
     Row(
         "a container that uses an unknown entry",
         create(pod(containers=[{"name": "main", "image": "pause", "resources": {"claims": [{"name": "x"}]}}])),
         "422 Invalid spec.containers[0].resources.claims[0]",
     ),
-    Row("a gated pod says so", GATED, "201", then=lambda item: item["status"]["conditions"][0]["reason"] == "SchedulingGated"),
+    Row(
+        "a gated pod says so",
+        GATED,
+        "201",
+        then=lambda item: item["status"]["conditions"][0]["reason"] == "SchedulingGated",
+    ),
     Row(
         "a gate cannot be added",
         change("Pod", "p", lambda item: item["spec"].update(schedulingGates=[{"name": "x.example/hold"}])),
         "422 Invalid spec.schedulingGates[0].name",
         given=(PLAIN,),
     ),
-    Row("a gate can be removed by name", strategic("Pod", "p", UNGATE), "200", given=(GATED,), then=lambda item: gates(item) == []),
+    Row(
+        "a gate can be removed by name",
+        strategic("Pod", "p", UNGATE),
+        "200",
+        given=(GATED,),
+        then=lambda item: gates(item) == [],
+    ),
     Row(
         "removing by name leaves other gates",
         strategic("Pod", "p", UNGATE),
@@ -396,7 +529,15 @@ PODS = [
             {
                 "spec": {
                     "schedulingGates": [{"name": GATE, "$patch": "delete"}],
-                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}},
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [
+                                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+                                ]
+                            }
+                        }
+                    },
                 }
             },
         ),
@@ -404,7 +545,12 @@ PODS = [
         given=(GATED,),
         then=lambda item: gates(item) == [] and "affinity" in item["spec"],
     ),
-    Row("pinning every existing term", change("Pod", "p", lambda item: (_ungate(item), _pin(item))), "200", given=(create(pod(claims=[uses("c")], affinity=terms("a", "b"))),)),
+    Row(
+        "pinning every existing term",
+        change("Pod", "p", lambda item: (_ungate(item), _pin(item))),
+        "200",
+        given=(create(pod(claims=[uses("c")], affinity=terms("a", "b"))),),
+    ),
     Row(
         "a term more is refused",
         change("Pod", "p", lambda item: item["spec"].update(affinity=terms("a", "b"))),
@@ -429,8 +575,18 @@ PODS = [
         "422 Invalid spec.nodeSelector",
         given=(create(pod(claims=[uses("c")], nodeSelector={"a": "b"})),),
     ),
-    Row("affinity of an ungated pod is fixed", change("Pod", "p", lambda item: _pin(item)), "422 Invalid spec", given=(PLAIN,)),
-    Row("claims of a pod are fixed", change("Pod", "p", lambda item: item["spec"].update(resourceClaims=[uses("d")])), "422 Invalid spec", given=(GATED,)),
+    Row(
+        "affinity of an ungated pod is fixed",
+        change("Pod", "p", lambda item: _pin(item)),
+        "422 Invalid spec",
+        given=(PLAIN,),
+    ),
+    Row(
+        "claims of a pod are fixed",
+        change("Pod", "p", lambda item: item["spec"].update(resourceClaims=[uses("d")])),
+        "422 Invalid spec",
+        given=(GATED,),
+    ),
     Row(
         "an image may change",
         change("Pod", "p", lambda item: item["spec"]["containers"][0].update(image="other")),
@@ -442,13 +598,20 @@ PODS = [
     Row("a bound pod cannot be bound again", bind("p", "n2"), "409 Conflict", given=(create(pod(nodeName="n1")),)),
     Row("a pod is bound", bind("p", "nowhere"), "201", given=(create(pod(schedulerName="nobody")),)),
     Row("a pod that nobody runs goes at once", delete("Pod", "p"), "200", given=(GATED,)),
-    Row("a wrong uid precondition", delete("Pod", "p", preconditions={"uid": "99999999-9999-9999-9999-999999999999"}), "409 Conflict", given=(GATED,)),
+    Row(
+        "a wrong uid precondition",
+        delete("Pod", "p", preconditions={"uid": "99999999-9999-9999-9999-999999999999"}),
+        "409 Conflict",
+        given=(GATED,),
+    ),
     Row(
         "a pod on a node is given its grace",
         delete("Pod", "p"),
         "200",
         given=(create(pod(nodeName="nowhere", terminationGracePeriodSeconds=30)),),
-        then=lambda item: item["metadata"]["deletionGracePeriodSeconds"] == 30 and "deletionTimestamp" in item["metadata"],
+        then=lambda item: (
+            item["metadata"]["deletionGracePeriodSeconds"] == 30 and "deletionTimestamp" in item["metadata"]
+        ),
     ),
     Row(
         "or that of the request",
@@ -461,35 +624,150 @@ PODS = [
 ]
 
 POLICIES = [
-    Row("a new claim is managed and protected", create(claim(), "alice"), "201", then=lambda item: item["metadata"]["labels"][MANAGED] == "true" and protected(item)),
-    Row("whatever its label said", create(claim(labels={MANAGED: "false"}), "alice"), "201", then=lambda item: item["metadata"]["labels"][MANAGED] == "true"),
-    Row("not in an exempt namespace", create(claim(), "alice"), "201", exempt=True, then=lambda item: "labels" not in item["metadata"] and not protected(item)),
-    Row("a pod with claims is gated", create(pod(claims=[uses("c")]), "alice"), "201", then=lambda item: gates(item) == [GATE]),
-    Row("after the gates it has", create(pod(claims=[uses("c")], schedulingGates=[{"name": "x.example/hold"}]), "alice"), "201", then=lambda item: gates(item) == ["x.example/hold", GATE]),
+    Row(
+        "a new claim is managed and protected",
+        create(claim(), "alice"),
+        "201",
+        then=lambda item: item["metadata"]["labels"][MANAGED] == "true" and protected(item),
+    ),
+    Row(
+        "whatever its label said",
+        create(claim(labels={MANAGED: "false"}), "alice"),
+        "201",
+        then=lambda item: item["metadata"]["labels"][MANAGED] == "true",
+    ),
+    Row(
+        "not in an exempt namespace",
+        create(claim(), "alice"),
+        "201",
+        exempt=True,
+        then=lambda item: "labels" not in item["metadata"] and not protected(item),
+    ),
+    Row(
+        "a pod with claims is gated",
+        create(pod(claims=[uses("c")]), "alice"),
+        "201",
+        then=lambda item: gates(item) == [GATE],
+    ),
+    Row(
+        "after the gates it has",
+        create(pod(claims=[uses("c")], schedulingGates=[{"name": "x.example/hold"}]), "alice"),
+        "201",
+        then=lambda item: gates(item) == ["x.example/hold", GATE],
+    ),
     Row("a pod without claims is not", create(pod(), "alice"), "201", then=lambda item: gates(item) == []),
-    Row("nor one with a node", create(pod(claims=[uses("c")], nodeName="n1"), "alice"), "201", then=lambda item: gates(item) == []),
-    Row("nor one of another scheduler", create(pod(claims=[uses("c")], schedulerName="mine"), "alice"), "201", then=lambda item: gates(item) == []),
-    Row("nor one in an exempt namespace", create(pod(claims=[uses("c")]), "alice"), "201", exempt=True, then=lambda item: gates(item) == []),
+    Row(
+        "nor one with a node",
+        create(pod(claims=[uses("c")], nodeName="n1"), "alice"),
+        "201",
+        then=lambda item: gates(item) == [],
+    ),
+    Row(
+        "nor one of another scheduler",
+        create(pod(claims=[uses("c")], schedulerName="mine"), "alice"),
+        "201",
+        then=lambda item: gates(item) == [],
+    ),
+    Row(
+        "nor one in an exempt namespace",
+        create(pod(claims=[uses("c")]), "alice"),
+        "201",
+        exempt=True,
+        then=lambda item: gates(item) == [],
+    ),
     Row("the scheduler cannot allocate a managed claim", allocate(by="scheduler"), "403 Forbidden", given=(CLAIM,)),
     Row("a user cannot either", allocate(by="alice"), "403 Forbidden", given=(CLAIM,)),
     Row("the operator can", allocate(by="operator"), "200", given=(CLAIM,)),
     Row("an unmanaged claim is the scheduler's", allocate(by="scheduler"), "200", given=(CLAIM,), exempt=True),
     Row("and not the operator's", allocate(by="operator"), "403 Forbidden", given=(CLAIM,), exempt=True),
-    Row("the operator cannot touch its metadata", patch("ResourceClaim", "c", {"metadata": {"annotations": {"a": "b"}}}, by="operator"), "403 Forbidden", given=(CLAIM,), exempt=True),
-    Row("nor adopt it", patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: "true"}}}, by="operator"), "403 Forbidden", given=(CLAIM,), exempt=True),
+    Row(
+        "the operator cannot touch its metadata",
+        patch("ResourceClaim", "c", {"metadata": {"annotations": {"a": "b"}}}, by="operator"),
+        "403 Forbidden",
+        given=(CLAIM,),
+        exempt=True,
+    ),
+    Row(
+        "nor adopt it",
+        patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: "true"}}}, by="operator"),
+        "403 Forbidden",
+        given=(CLAIM,),
+        exempt=True,
+    ),
     Row("nor delete it", delete("ResourceClaim", "c", by="operator"), "403 Forbidden", given=(CLAIM,), exempt=True),
-    Row("the scheduler reserves an allocated managed claim", status("c", lambda found: found.update(reservedFor=[{**consumer(), "resource": "others"}]), by="scheduler"), "200", given=(CLAIM, allocate())),
-    Row("and clears it", status("c", lambda found: found.pop("allocation"), by="scheduler"), "200", given=(CLAIM, allocate())),
-    Row("nobody takes the label off", patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: None}}}, by="alice"), "403 Forbidden", given=(CLAIM,)),
-    Row("or changes it", patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: "false"}}}, by="alice"), "403 Forbidden", given=(CLAIM,)),
-    Row("but the operator", patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: None}}}, by="operator"), "200", given=(CLAIM,), then=lambda item: "labels" not in item["metadata"]),
-    Row("a user adopts an unmanaged claim", patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: "true"}}}, by="alice"), "200", given=(CLAIM,), exempt=True),
-    Row("the finalizer of an allocated claim stays", patch("ResourceClaim", "c", {"metadata": {"finalizers": None}}, by="alice"), "403 Forbidden", given=(CLAIM, allocate())),
-    Row("that of an unallocated one may go", patch("ResourceClaim", "c", {"metadata": {"finalizers": None}}, by="kcm"), "200", given=(CLAIM,), then=lambda item: not protected(item)),
-    Row("a claim is annotated as extended by a user", create(claim(annotations={EXTENDED: "true"}), "alice"), "403 Forbidden"),
-    Row("and by the scheduler", create(claim(annotations={EXTENDED: "true"}), "scheduler"), "201", then=lambda item: "labels" not in item["metadata"]),
-    Row("a template is annotated as extended", create(template(annotations={EXTENDED: "true"}), "alice"), "403 Forbidden"),
-    Row("a claim is annotated later", patch("ResourceClaim", "c", {"metadata": {"annotations": {EXTENDED: "true"}}}, by="alice"), "403 Forbidden", given=(CLAIM,)),
+    Row(
+        "the scheduler reserves an allocated managed claim",
+        status("c", lambda found: found.update(reservedFor=[{**consumer(), "resource": "others"}]), by="scheduler"),
+        "200",
+        given=(CLAIM, allocate()),
+    ),
+    Row(
+        "and clears it",
+        status("c", lambda found: found.pop("allocation"), by="scheduler"),
+        "200",
+        given=(CLAIM, allocate()),
+    ),
+    Row(
+        "nobody takes the label off",
+        patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: None}}}, by="alice"),
+        "403 Forbidden",
+        given=(CLAIM,),
+    ),
+    Row(
+        "or changes it",
+        patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: "false"}}}, by="alice"),
+        "403 Forbidden",
+        given=(CLAIM,),
+    ),
+    Row(
+        "but the operator",
+        patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: None}}}, by="operator"),
+        "200",
+        given=(CLAIM,),
+        then=lambda item: "labels" not in item["metadata"],
+    ),
+    Row(
+        "a user adopts an unmanaged claim",
+        patch("ResourceClaim", "c", {"metadata": {"labels": {MANAGED: "true"}}}, by="alice"),
+        "200",
+        given=(CLAIM,),
+        exempt=True,
+    ),
+    Row(
+        "the finalizer of an allocated claim stays",
+        patch("ResourceClaim", "c", {"metadata": {"finalizers": None}}, by="alice"),
+        "403 Forbidden",
+        given=(CLAIM, allocate()),
+    ),
+    Row(
+        "that of an unallocated one may go",
+        patch("ResourceClaim", "c", {"metadata": {"finalizers": None}}, by="kcm"),
+        "200",
+        given=(CLAIM,),
+        then=lambda item: not protected(item),
+    ),
+    Row(
+        "a claim is annotated as extended by a user",
+        create(claim(annotations={EXTENDED: "true"}), "alice"),
+        "403 Forbidden",
+    ),
+    Row(
+        "and by the scheduler",
+        create(claim(annotations={EXTENDED: "true"}), "scheduler"),
+        "201",
+        then=lambda item: "labels" not in item["metadata"],
+    ),
+    Row(
+        "a template is annotated as extended",
+        create(template(annotations={EXTENDED: "true"}), "alice"),
+        "403 Forbidden",
+    ),
+    Row(
+        "a claim is annotated later",
+        patch("ResourceClaim", "c", {"metadata": {"annotations": {EXTENDED: "true"}}}, by="alice"),
+        "403 Forbidden",
+        given=(CLAIM,),
+    ),
     Row(
         "reports are the operator's",
         create(REPORT, "alice"),
@@ -515,7 +793,9 @@ DELETIONS = [
         delete("ResourceClaim", "c"),
         "200",
         given=(create(claim(finalizers=["x.example/hold"])),),
-        then=lambda item: "deletionTimestamp" in item["metadata"] and item["metadata"]["deletionGracePeriodSeconds"] == 0,
+        then=lambda item: (
+            "deletionTimestamp" in item["metadata"] and item["metadata"]["deletionGracePeriodSeconds"] == 0
+        ),
     ),
     Row(
         "no finalizer can be added then",
@@ -529,7 +809,13 @@ DELETIONS = [
         "409 Conflict",
         given=(CLAIM,),
     ),
-    Row("a class", delete("DeviceClass", "semantics"), "200", given=(create({"kind": "DeviceClass", "metadata": {"name": "semantics"}, "spec": {}}),), then=lambda item: item["kind"] == "DeviceClass"),
+    Row(
+        "a class",
+        delete("DeviceClass", "semantics"),
+        "200",
+        given=(create({"kind": "DeviceClass", "metadata": {"name": "semantics"}, "spec": {}}),),
+        then=lambda item: item["kind"] == "DeviceClass",
+    ),
     Row(
         "a report answers with a status",
         delete("ClaimReport", "c", by="operator"),

@@ -13,7 +13,9 @@ from tests.cluster.semantics.worlds import FINALIZER, Place
 Object = dict[str, Any]
 
 
-def claim(name: str = "c", *, requests: list[Object] | None = None, constraints: list[Object] | None = None, **meta: Any) -> Object:
+def claim(
+    name: str = "c", *, requests: list[Object] | None = None, constraints: list[Object] | None = None, **meta: Any
+) -> Object:
     devices: Object = {"requests": requests if requests is not None else [request("gpu")]}
     if constraints is not None:
         devices["constraints"] = constraints
@@ -25,10 +27,16 @@ def request(name: str, **exactly: Any) -> Object:
 
 
 def template(name: str = "t", **spec_meta: Any) -> Object:
-    return {"kind": "ResourceClaimTemplate", "metadata": {"name": name}, "spec": {"metadata": spec_meta, "spec": claim()["spec"]}}
+    return {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"metadata": spec_meta, "spec": claim()["spec"]},
+    }
 
 
-def pod(name: str = "p", *, claims: list[Object] | None = None, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+def pod(
+    name: str = "p", *, claims: list[Object] | None = None, labels: dict[str, str] | None = None, **spec: Any
+) -> Object:
     """A pod that ends a second after it is deleted. `claims` are entries of spec.resourceClaims."""
     body: Object = {"containers": [{"name": "main", "image": "pause"}], "terminationGracePeriodSeconds": 1, **spec}
     if claims is not None:
@@ -90,7 +98,13 @@ def status(name: str, edit: Callable[[Object], Any], *, by: str = "operator") ->
     return change("ResourceClaim", name, lambda item: edit(item.setdefault("status", {})), sub="status", by=by)
 
 
-def allocate(name: str = "c", *results: Object, by: str = "operator", node: str | None = None, reserved: list[Object] | None = None) -> Step:
+def allocate(
+    name: str = "c",
+    *results: Object,
+    by: str = "operator",
+    node: str | None = None,
+    reserved: list[Object] | None = None,
+) -> Step:
     def edit(found: Object) -> None:
         found["allocation"] = allocation(*results, node=node)
         if reserved is not None:

@@ -43,7 +43,9 @@ class ClusterWorld(Protocol):
 
     def send(self, request: Request, as_user: str = "admin") -> Response: ...
 
-    def watch(self, resource: Resource, namespace: str, since: str, until: Callable[[list[Event]], bool]) -> list[Event]:
+    def watch(
+        self, resource: Resource, namespace: str, since: str, until: Callable[[list[Event]], bool]
+    ) -> list[Event]:
         """The changes after a resourceVersion, in order, until there are enough of them."""
 
     def eventually(self, check: Callable[[], Value], timeout: float = 30.0) -> Value:
@@ -65,7 +67,9 @@ class MemoryWorld:
     def send(self, request: Request, as_user: str = "admin") -> Response:
         return self._world.server.handle(request, USERS[as_user])
 
-    def watch(self, resource: Resource, namespace: str, since: str, until: Callable[[list[Event]], bool]) -> list[Event]:
+    def watch(
+        self, resource: Resource, namespace: str, since: str, until: Callable[[list[Event]], bool]
+    ) -> list[Event]:
         def seen() -> list[Event]:
             try:
                 found = self._world.server.watch_since(resource.kind, since)
@@ -105,7 +109,9 @@ class RealWorld:
         self._connection: http.client.HTTPSConnection | None = None
 
     def _connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._address.hostname or "", self._address.port, timeout=30, context=self._tls)
+        return http.client.HTTPSConnection(
+            self._address.hostname or "", self._address.port, timeout=30, context=self._tls
+        )
 
     def send(self, request: Request, as_user: str = "admin") -> Response:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": request.content_type}
@@ -126,10 +132,14 @@ class RealWorld:
         is_json = answer.headers.get_content_type() == "application/json"
         return Response(answer.status, orjson.loads(text) if is_json else {"message": text.decode()})
 
-    def watch(self, resource: Resource, namespace: str, since: str, until: Callable[[list[Event]], bool]) -> list[Event]:
+    def watch(
+        self, resource: Resource, namespace: str, since: str, until: Callable[[list[Event]], bool]
+    ) -> list[Event]:
         query = urlencode({"watch": "1", "resourceVersion": since, "timeoutSeconds": "10"})
         connection = self._connect()
-        connection.request("GET", f"{resource.path(namespace)}?{query}", headers={"Authorization": f"Bearer {self._token}"})
+        connection.request(
+            "GET", f"{resource.path(namespace)}?{query}", headers={"Authorization": f"Bearer {self._token}"}
+        )
         answer = connection.getresponse()
         events: list[Event] = []
         try:
@@ -195,7 +205,12 @@ def _policies_act(world: RealWorld) -> bool:
     gated = world.send(Request("POST", pods, pod, query=dry)).body["spec"].get("schedulingGates")
     claim["metadata"] = {"name": "probe", "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
     annotated = world.send(Request("POST", claims, claim, query=dry)).status
-    report = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "ClaimReport", "metadata": {"name": "probe"}, "status": {"phase": "Queued"}}
+    report = {
+        "apiVersion": "dra-operator.dev/v1alpha1",
+        "kind": "ClaimReport",
+        "metadata": {"name": "probe"},
+        "status": {"phase": "Queued"},
+    }
     reported = world.send(Request("POST", BY_KIND["ClaimReport"].path("default"), report, query=dry)).status
     return bool(marked and gated) and annotated == 403 and reported == 403
 
@@ -209,7 +224,9 @@ class Place:
         self.world = world
         self.namespace = f"semantics-{next(Place._numbers)}"
         labels = {MANAGED: "false"} if exempt else {}
-        response = world.send(Request("POST", NAMESPACES.path(), {"metadata": {"name": self.namespace, "labels": labels}}))
+        response = world.send(
+            Request("POST", NAMESPACES.path(), {"metadata": {"name": self.namespace, "labels": labels}})
+        )
         assert response.ok, response.message
         if world.name == "real":
             account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default"
@@ -219,7 +236,18 @@ class Place:
         resource = BY_KIND[kind]
         return resource.path(self.namespace if resource.namespaced else "", name, sub)
 
-    def send(self, method: str, kind: str, name: str = "", body: Any = None, *, sub: str = "", by: str = "admin", type: str = "application/json", query: Mapping[str, str] | None = None) -> Response:
+    def send(
+        self,
+        method: str,
+        kind: str,
+        name: str = "",
+        body: Any = None,
+        *,
+        sub: str = "",
+        by: str = "admin",
+        type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> Response:
         return self.world.send(Request(method, self.path(kind, name, sub), body, type, query or {}), by)
 
     def must(self, method: str, kind: str, name: str = "", body: Any = None, **more: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.explaining import Explainer
-from dra_operator.engine.membership import owner_key
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
 from dra_operator.explain.drafts import BRIEF
@@ -40,9 +39,11 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """`told`: what the reports of the unit's claims say, names left out."""
+
     moment: tuple[int, ...]
     at: float
-    explanation: Explanation
+    told: tuple[dict[str, Any], ...]
 
 
 class Details:
@@ -61,8 +62,7 @@ class Details:
             # What would help one member says nothing of its group.
             return {"summary": summary}
         known = self._found(unit, names, now, quiet)
-        told = _of_claim(known.explanation, names.index(seen.key))
-        told = _named(told, [key.name for key in names], unit.key.subject.name)
+        told = _named(known.told[names.index(seen.key)], [key.name for key in names], unit.key.subject.name)
         first = told["causes"][0] if told.get("causes") else None
         if first is not None and first["kind"] in _TELLING:
             summary = f"{first['text']}; {summary}"
@@ -82,7 +82,9 @@ class Details:
         if len(self._known) >= _KEPT:
             self._known.clear()
         situation = _anonymous(self._explainer.situation(unit, now, None))
-        known = self._known[key] = _Known(self._state.moment, now, explain(situation, BRIEF))
+        explanation = explain(situation, BRIEF)
+        told = tuple(_of_claim(explanation, number) for number in range(len(names)))
+        known = self._known[key] = _Known(self._state.moment, now, told)
         return known
 
     def _signature(self, unit: Unit, names: list[Key], now: float) -> Hashable:
@@ -97,14 +99,18 @@ class Details:
             state.terms(unit)[0],
             tuple(state.view.claims[key].spec_key for key in names),
             tuple(item.claim.allocation.node_selector for item in seen if item.claim.allocation is not None),
-            tuple(self._explainer.origin(state.view.claims[key]) for key in names) if pod is not None else None,
+            tuple(self._template(state.view.claims[key]) for key in names) if pod is not None else None,
             None if pod is None else self._pod_signature(pod, now),
         )
+
+    def _template(self, seen: SeenClaim) -> str:
+        origin = self._explainer.origin(seen)
+        return "" if origin.startswith("ResourceClaim ") else origin
 
     def _pod_signature(self, pod: Pod, now: float) -> Hashable:
         controller = pod.meta.controller
         return (
-            pod.meta.uid if controller is None else owner_key(pod),
+            None if controller is None else (controller.kind, controller.name),
             pod.node_name,
             tuple(sorted(pod.node_selector.items())),
             pod.node_affinity,

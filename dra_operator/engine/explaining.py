@@ -133,7 +133,7 @@ class Explainer:
             kept=forbidden.kept,
             permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
             quota_users=lambda: self._quota_users(unit),
-            ahead=lambda: self._ahead(unit, now),
+            ahead=lambda limit: self._ahead(unit, now, limit),
             blocker=blocker,
         )
 
@@ -150,17 +150,19 @@ class Explainer:
 
         return permits
 
-    def _ahead(self, unit: Unit, now: float) -> list[Ahead]:
+    def _ahead(self, unit: Unit, now: float, limit: int) -> list[Ahead]:
         """Units that come before it and want some of the same devices."""
         state = self._state
         mine = self._placer.candidates(unit)
         if mine is None:
             return []
         overlaps: dict[tuple[bytes, ...], bool] = {}
-        found = []
-        for other in sorted(state.waiting.values(), key=order):
-            if other.key == unit.key or order(other) >= order(unit):
-                continue
+        found: list[Ahead] = []
+        rank = order(unit)
+        before = [other for other in state.waiting.values() if other.key != unit.key and order(other) < rank]
+        for other in sorted(before, key=order):
+            if len(found) >= limit:
+                break
             if other.impossible or other.not_before > now or other.reason in _NOT_SERVED:
                 continue
             specs = tuple(state.view.claims[key].spec_key for key in other.claims)

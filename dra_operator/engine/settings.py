@@ -52,7 +52,7 @@ class EngineSettings:
 
     avoid_max: float = 600.0
 
-    explanation_spacing: float = 0.2
+    explanation_spacing: float = 0.5
     """Seconds between two explanations with their fixes, which take up to some tenths of a second in large clusters."""
 
     explanation_burst: int = 5
@@ -61,5 +61,5 @@ class EngineSettings:
     explanation_spacing_busy: float = 2.0
     """The same while units are being placed: allocations go first."""
 
-    explanation_age: float = 10.0
+    explanation_age: float = 30.0
     """Seconds for which units of one kind are told the same explanation although devices came and went meanwhile."""

@@ -138,7 +138,7 @@ class Bench:
         self.tried = 0
         #: Nodes with devices that the draft under trial releases.
         self._touched: tuple[str, ...] = ()
-        ahead = situation.ahead()
+        ahead = situation.ahead(effort.ahead + 1)
         self.ahead = ahead[: effort.ahead]
         self.crowded = len(ahead) > effort.ahead
 

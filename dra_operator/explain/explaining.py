@@ -56,7 +56,7 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
             device_class=way.detail.device_class_name,
             wanted=None if way.all else way.count,
             devices=row.devices,
-            steps=row.steps(way),
+            steps=row.steps(way, look.holder),
             usable=row.usable,
             most_on_a_node=row.most_on_a_node,
             conjuncts=terms[way.index].counts(way),

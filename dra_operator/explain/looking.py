@@ -7,7 +7,7 @@ one; only devices that somebody has are looked up one by one, to say who. The st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from dra_operator.allocator import Trial
@@ -20,23 +20,26 @@ from dra_operator.allocator.table import Table
 from dra_operator.api.taints import untolerated
 from dra_operator.cel import CompileError, EvaluationError
 from dra_operator.explain.conjuncts import kind_of, kinds_unusable
-from dra_operator.explain.explanation import WHYS, Step, most_first
+from dra_operator.explain.explanation import WHYS, Step, Tally, counted, most_first
 from dra_operator.explain.situation import Kept, Situation
 from dra_operator.inventory.kinds import Kind, attribute_of
 from dra_operator.inventory.pools import Offer
 from dra_operator.inventory.views import NodeRecord, View
 from dra_operator.queue.nodefit import Misfit
 
+#: Holders looked up by name: each costs a look at its pods, and nobody reads more.
+_NAMED_HOLDERS = 48
 _ORDER = {why: number for number, why in enumerate(WHYS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where a device falls out. `detail` says which taint, holder, node problem… it was."""
+    """Where a device falls out. `detail` says which taint, node problem… it was, `holder` which claim (UID) has it."""
 
     why: str
     index: int | None = None
     detail: str = ""
+    holder: str = ""
 
     @property
     def step(self) -> tuple[int, int]:
@@ -49,6 +52,8 @@ class Row:
 
     counts: Counter[tuple[str, int | None]] = field(default_factory=Counter)
     details: dict[tuple[str, int | None], Counter[str]] = field(default_factory=dict)
+    #: Devices allocated, by the claim (UID) that has them.
+    holders: Counter[str] = field(default_factory=Counter)
     usable: int = 0
     most_on_a_node: int = 0
 
@@ -59,25 +64,32 @@ class Row:
             return
         key = (verdict.why, verdict.index)
         self.counts[key] += devices
-        if verdict.detail:
+        if verdict.holder:
+            self.holders[verdict.holder] += devices
+        elif verdict.detail:
             self.details.setdefault(key, Counter())[verdict.detail] += devices
 
     @property
     def devices(self) -> int:
         return sum(self.counts.values()) + self.usable
 
-    def steps(self, way: Way) -> tuple[Step, ...]:
+    def steps(self, way: Way, holder: Callable[[str], str]) -> tuple[Step, ...]:
         keys = sorted(self.counts, key=lambda key: (_ORDER[key[0]], key[1] or 0))
         return tuple(
-            Step(
-                why,
-                self.counts[why, index],
-                _text(why, index, way),
-                index,
-                most_first(self.details.get((why, index), Counter()).items()),
-            )
+            Step(why, self.counts[why, index], _text(why, index, way), index, self._details(why, index, holder))
             for why, index in keys
         )
+
+    def _details(self, why: str, index: int | None, holder: Callable[[str], str]) -> Tally:
+        if why != "allocated":
+            return most_first(self.details.get((why, index), Counter()).items())
+        named: Counter[str] = Counter()
+        ranked = self.holders.most_common()
+        for uid, devices in ranked[:_NAMED_HOLDERS]:
+            named[holder(uid)] += devices
+        rest = ranked[_NAMED_HOLDERS:]
+        others = ((f"{counted(len(rest), 'other claim')}", sum(devices for _, devices in rest)),) if rest else ()
+        return (*most_first(named.items()), *others)
 
 
 #: Each says what the devices are, after their number.
@@ -241,7 +253,7 @@ class Look:
             occupancy = self.inventory.occupancy(offer.id)
             whole = occupancy is not None and (occupancy.whole or not offer.device.allow_multiple)
             if whole or offer.id not in self.situation.problem.forbidden:
-                return Verdict("allocated", detail=self.holder(users[0]) if users else "somebody")
+                return Verdict("allocated", holder=users[0] if users else "")
             kept = self.situation.kept(offer.id)
             return Verdict("reserved" if kept is not None and kept.reserved else "held", detail=kept_text(kept))
         if why == "capacity":

@@ -57,6 +57,10 @@ def nobody(_: str) -> None:
     return None
 
 
+def nobody_ahead(_: int) -> tuple[Ahead, ...]:
+    return ()
+
+
 def kept_for_nobody(_: DeviceId) -> None:
     return None
 
@@ -79,7 +83,8 @@ class Situation:
     out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
     budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
-    the units before it that want some of the same devices, in order. `blocker`: what the unit itself
+    the
+    first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
     says it waits for.
     """
 
@@ -96,7 +101,7 @@ class Situation:
     kept: Callable[[DeviceId], Kept | None] = kept_for_nobody
     permits: Permits | None = None
     quota_users: Callable[[], Sequence[Holding]] = tuple
-    ahead: Callable[[], Sequence[Ahead]] = tuple
+    ahead: Callable[[int], Sequence[Ahead]] = nobody_ahead
     blocker: Blocker | None = None
 
     def origin(self, claim: int) -> str:

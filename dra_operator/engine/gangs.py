@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dra_operator.api.core import Pod
+from dra_operator.api.group import ClaimGroup
 from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
 from dra_operator.engine.names import GROUP_LABEL
 from dra_operator.engine.placements import Blocked, Placed
+from dra_operator.engine.placing import Placer
 from dra_operator.engine.state import State, reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import deallocate
@@ -27,8 +29,8 @@ Advance = Callable[[GroupMember, float], list[Decision]]
 class Gangs:
     """`look` is called for a group whenever anything about it may have changed."""
 
-    def __init__(self, state: State, alarms: Alarms, advance: Advance) -> None:
-        self._state, self._alarms, self._advance = state, alarms, advance
+    def __init__(self, state: State, placer: Placer, alarms: Alarms, advance: Advance) -> None:
+        self._state, self._placer, self._alarms, self._advance = state, placer, alarms, advance
         #: Since when a group is incomplete, or has devices for some of its members only.
         self._troubled: dict[Key, float] = {}
 
@@ -45,7 +47,10 @@ class Gangs:
         if roll.writing:
             return decisions
         self._make_room(roll)
+        unfit = self._settle_down(roll, now)
         unit = UnitKey("group", key)
+        if unfit and len(roll.placed) - len(unfit) + roll.done < roll.needed:
+            return decisions + self._move(roll, unfit, now)
         if roll.established or not any(not member.bound for member in (*roll.placed, *roll.waiting)):
             self._troubled.pop(key, None)
             self._keep_age(state.units.get(unit))
@@ -64,6 +69,31 @@ class Gangs:
         for member in roll.waiting:
             if member.pod is not None and self._state.ledger.vacate(member.pod.meta.uid):
                 self._state.made_room()
+
+    def _settle_down(self, roll: Roll, now: float) -> list[GroupMember]:
+        """Members that have devices and were not let go yet take their room. Returns those that cannot run there any more."""
+        unfit = []
+        for member in roll.placed:
+            if member.pod is None or not member.gated:
+                continue
+            allocations = [seen.claim.allocation for seen in self._seen(member) if seen.claim.allocation is not None]
+            node, _ = self._placer.nodes_for(member.pod, allocations, now)
+            if node is None:
+                unfit.append(member)
+            else:
+                self._state.ledger.occupy(member.pod, node)
+        return unfit
+
+    def _move(self, roll: Roll, unfit: list[GroupMember], now: float) -> list[Decision]:
+        """Too few could be let go: those that cannot run where they are first get other devices, beside the rest."""
+        unit = self._unit(roll, now)
+        self._state.pause(unit)
+        names = ", ".join(map(str, unfit[:3]))
+        self._say(roll, unit, "NodeUnsuitable", f"{names} cannot run where the devices are any more")
+        decisions = self._release(unfit, unit, now)
+        if decisions and roll.group is not None:
+            self._tell(roll.group, "Moving", unit.message)
+        return decisions or self._mind_the_time(roll, unit, now)
 
     def _keep_age(self, unit: Unit | None) -> None:
         """Its claims go on waiting as another unit."""
@@ -163,9 +193,12 @@ class Gangs:
         text = f"{what} for {group.spec.timeout:.0f} s"
         text += f"; gives back what {len(decisions)} claims had" if decisions else ""
         self._say(roll, unit, "GroupTimeout", f"{text}; next attempt {format_time(unit.not_before)}")
-        subject = reference("ClaimGroup", "dra-operator.dev/v1alpha1", group.meta.key, group.meta.uid)
-        state.event(subject, "Warning", "GroupTimeout", "Deallocate", text)
+        self._tell(group, "GroupTimeout", text)
         return decisions
+
+    def _tell(self, group: ClaimGroup, reason: str, note: str) -> None:
+        subject = reference("ClaimGroup", "dra-operator.dev/v1alpha1", group.meta.key, group.meta.uid)
+        self._state.event(subject, "Warning", reason, "Deallocate", note)
 
     # -- giving back
 
@@ -177,10 +210,8 @@ class Gangs:
         held = [member for member in (*roll.placed, *roll.waiting) if member.gated]
         decisions = self._release(held, unit, now)
         if decisions and roll.group is not None:
-            group = roll.group.meta
-            subject = reference("ClaimGroup", "dra-operator.dev/v1alpha1", group.key, group.uid)
             note = f"devices of {len(decisions)} claims are taken back: the other members do not fit ({unit.message})"
-            self._state.event(subject, "Warning", "Moving", "Deallocate", note)
+            self._tell(roll.group, "Moving", note)
         return decisions
 
     def _give_back(self, roll: Roll, unit: Unit, now: float) -> list[Decision]:

@@ -26,7 +26,7 @@ class Lifecycle:
     def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
-        self.gangs = Gangs(state, alarms, self._advance_member)
+        self.gangs = Gangs(state, placer, alarms, self._advance_member)
 
     def take_in(self, now: float) -> list[Decision]:
         """Bring the units up to date; returns what placed and stuck pods need done."""

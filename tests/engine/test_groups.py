@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dra_operator.api.meta import Key
-from dra_operator.cluster.memory.faults import Faults, KillOnce, NoFaults, SeededFaults
+from dra_operator.cluster.memory.faults import Faults, KillOnce, NoFaults, Rates, SeededFaults
 from dra_operator.engine.decisions import Decision, PatchPod, WriteClaimStatus
 from dra_operator.engine.groups import evicted_together
 from dra_operator.engine.settings import EngineSettings
@@ -180,6 +180,16 @@ def test_all_that_are_there_come_together_else_as_many_as_it_takes() -> None:
         assert len(stage.taken()) == count
 
 
+def test_all_of_a_round_are_let_go_together() -> None:
+    """Two would do, but four were placed: nobody starts before all four are confirmed."""
+    for seed in range(10):
+        quiet = Rates(*[0.0] * 6, slow=0.5)
+        stage = Stage(*cluster(), group(members=2), *members("a", "b", "c", "d"), faults=SeededFaults(seed, quiet))
+        stage.run(60)
+        assert set(stage.bound()) == {"a", "b", "c", "d"}
+        let_go_together(stage, 4, 4)
+
+
 def test_order_highest_priority_and_oldest_member() -> None:
     """The gang's one important member takes it ahead of an older single."""
     stage = Stage(*cluster(1, 2), policy(preemption=NEVER), priority_class("high", 10), claim("x", 2), pod("x", "x"))
@@ -314,6 +324,20 @@ def test_a_bound_member_is_not_released() -> None:
     assert set(stage.bound()) == {"a"}
     assert stage.devices("a")
     assert stage.events("GroupTimeout") == []
+
+
+def test_who_runs_keeps_its_devices_when_the_group_times_out() -> None:
+    stage = Stage(*cluster(), group(members=3, timeout="60s"), *members("a", "b", "c")).run(10)
+    for name in ("b", "c"):
+        stage.delete("Pod", name)
+        stage.delete("ResourceClaim", name)
+    stage.run(5)
+    stage.apply(*member("d"))
+    stage.run(120)
+    assert stage.events("GroupTimeout")
+    assert set(stage.bound()) == {"a"}
+    writes = [each.decision for each in stage.runner.executed if isinstance(each.decision, WriteClaimStatus)]
+    assert [(each.claim.name, each.action) for each in writes if each.claim.name == "a"] == [("a", "allocate")]
 
 
 def test_a_lost_member_is_replaced_beside_the_others() -> None:
@@ -563,6 +587,27 @@ class KillAtFirstAllocation(NoFaults):
         hit = not self.happened and moment == "after" and isinstance(decision, WriteClaimStatus)
         self.happened = self.happened or hit
         return hit
+
+
+def test_nobody_is_let_go_while_one_cannot_run_where_it_was_placed() -> None:
+    stage = Stage(*cluster(3, 2), group(members=2), *members("a", "b", count=2))
+    stage.until(lambda: len(stage.taken()) == 4)
+    unlucky = stage.devices("a")[0].partition("/")[0]
+    stage.patch("Node", unlucky, {"spec": {"unschedulable": True}})
+    stage.run(30)
+    assert set(stage.bound()) == {"a", "b"}
+    assert unlucky not in stage.bound().values()
+    let_go_together(stage, 2, 2)
+
+
+def test_the_room_of_those_who_wait_to_be_let_go_is_theirs_after_a_restart() -> None:
+    """One cpu a node: the second member must not be put beside the first, which has its devices since before the restart."""
+    stage = Stage(*cluster(2, 4, cpu="1"), group(members=2), faults=KillAtFirstAllocation())
+    stage.apply(*members("a", "b"))
+    stage.run(30)
+    assert sorted(stage.bound().values()) == ["n0", "n1"]
+    actions = [each.decision.action for each in stage.runner.executed if isinstance(each.decision, WriteClaimStatus)]
+    assert actions == ["allocate", "allocate"]
 
 
 def test_half_written_is_completed() -> None:

@@ -22,7 +22,7 @@ EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 
 OPERATOR = "system:serviceaccount:dra-operator:dra-operator"
 SCHEDULER = "system:kube-scheduler"
-KCM = "system:serviceaccount:kube-system:resourceclaim-controller"
+KCM = "system:serviceaccount:kube-system:resource-claim-controller"
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 DRIVER = "system:serviceaccount:gpu-driver:plugin"
 USER = "alice"

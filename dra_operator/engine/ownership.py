@@ -18,6 +18,7 @@ class Ownership:
     def __init__(self, state: State) -> None:
         self._state = state
         self._told: set[str] = set()
+        self._again: dict[Key, None] = {}
 
     def strays(self, looked_at: list[Key], now: float) -> list[Decision]:
         """Unmanage the claims among `looked_at` that are kube-scheduler's to allocate."""
@@ -38,13 +39,17 @@ class Ownership:
     def collisions(self, looked_at: list[Key], now: float) -> list[Decision]:
         """Resolve the collisions that the claims among `looked_at` take part in."""
         decisions: list[Decision] = []
-        for key in looked_at:
+        # What could not be resolved yet (a write was open) is looked at again in the next pass.
+        again, self._again = self._again, {}
+        for key in dict.fromkeys([*looked_at, *again]):
             seen = self._state.view.claims.get(key)
             if seen is None or not seen.allocated:
                 continue
             found = self._state.inventory.collisions_of(seen.uid)
             if not found:
                 self._told.discard(seen.uid)
+            if found:
+                self._again[key] = None
             for collision in found:
                 decisions += self._resolve(collision, now)
         return decisions
@@ -75,7 +80,7 @@ class Ownership:
             return []
         evictions: list[Decision] = []
         for pod in users:
-            if self._evictable(pod) and first:
+            if self._evictable(pod):
                 decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, what)
                 state.event(pod_reference(pod), "Warning", "DeviceCollision", "Evict", f"evicted: {what}")
                 state.writes.begin(decision, None, version=0, now=now)

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from devcluster import ApiError, ControlPlane, eventually
 from devcluster.pytest_plugin import Kubectl, Nodes
 from dra_operator.cli.live import SNAPSHOT_KINDS
+from dra_operator.cluster.rest import Resource
 from tests.real.operator_process import ROOT, OperatorProcess
 from tests.real.workloads import deployment, listed, template
 
@@ -34,20 +36,35 @@ def call(plane: ControlPlane, *arguments: str) -> str:
     return done.stdout
 
 
-def versions(plane: ControlPlane) -> dict[str, str]:
-    """The resourceVersion of every object there is, of all kinds that the commands read."""
+def versions(plane: ControlPlane, namespace: str, *names: str) -> dict[str, str]:
+    """The resourceVersions of what a test has made, of all kinds that the commands read: by kind, namespace and name.
+
+    That is everything in its namespace, the namespace itself, and those cluster-scoped objects whose names begin with one
+    of `names`. What other tests have left is still being taken down meanwhile.
+    """
     found = {}
     for resource in SNAPSHOT_KINDS:
-        try:
-            items = plane.client.get(resource.path())["items"]
-        except ApiError as error:
-            if error.status == 404:
-                continue
-            raise
-        for item in items:
+        for item in _all(plane, resource):
             meta = item["metadata"]
-            found[f"{resource.kind}/{meta.get('namespace', '')}/{meta['name']}"] = meta["resourceVersion"]
+            place, name = meta.get("namespace", ""), meta["name"]
+            if place == namespace or (not place and name.startswith((namespace, *names))):
+                found[f"{resource.kind}/{place}/{name}"] = meta["resourceVersion"]
     return found
+
+
+def everything(plane: ControlPlane) -> set[str]:
+    """The uid of every object there is, of all kinds that the commands read."""
+    return {item["metadata"]["uid"] for resource in SNAPSHOT_KINDS for item in _all(plane, resource)}
+
+
+def _all(plane: ControlPlane, resource: Resource) -> list[dict[str, Any]]:
+    try:
+        items: list[dict[str, Any]] = plane.client.get(resource.path())["items"]
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        raise
+    return items
 
 
 def test_looking_changes_nothing(
@@ -77,7 +94,11 @@ def test_looking_changes_nothing(
     )
     # From here on nobody else writes: the operator's own reports would.
     operator.stop()
-    before = eventually(lambda: _settled(control_plane), 60, what="nothing changes any more")
+    own = (namespace, name, gpu_class)
+    before = eventually(_settled(control_plane, *own), 60, every=0.1, what="nothing changes any more")
+    kinds = {key.split("/")[0] for key in before}
+    assert kinds >= {"Namespace", "Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "Pod", "Deployment"}
+    there = everything(control_plane)
 
     rows: list[dict[str, Any]] = json.loads(call(control_plane, "top", "nodes", "-o", "json"))["nodes"]
     (row,) = (item for item in rows if item["name"] == name)
@@ -99,13 +120,19 @@ def test_looking_changes_nothing(
     assert {pod["phase"] for pod in run["pods"]} == {"Running"}
 
     # The test's own connection has been idle for so long that the server may have closed it.
-    assert eventually(lambda: versions(control_plane)) == before
+    assert eventually(lambda: versions(control_plane, *own)) == before
+    assert not everything(control_plane) - there
 
 
-def _settled(plane: ControlPlane) -> dict[str, str] | None:
-    """All versions, once two looks in a row see the same (kubelets and controllers finish what they began)."""
-    first = versions(plane)
-    return first if first == versions(plane) else None
+def _settled(plane: ControlPlane, *own: str) -> Callable[[], dict[str, str]]:
+    """A check that gives the versions once ten looks saw the same: controllers and kubelets finish what they began."""
+    looks: deque[dict[str, str]] = deque(maxlen=10)
+
+    def look() -> dict[str, str]:
+        looks.append(versions(plane, *own))
+        return looks[-1] if looks.count(looks[-1]) == looks.maxlen else {}
+
+    return look
 
 
 def _offline(*arguments: str) -> str:

@@ -377,9 +377,14 @@ ALLOCATIONS = [
     ),
     Row(
         "no new reservation on a claim that is being deleted",
-        status("c", lambda found: found.update(reservedFor=[consumer()])),
+        status("c", lambda found: found["reservedFor"].append(consumer())),
         "422 Invalid status.reservedFor",
-        given=(create(claim(finalizers=["x.example/hold"])), allocate(), delete("ResourceClaim", "c")),
+        # In use by something that the claim controller does not know: it would free the claim at once otherwise.
+        given=(
+            create(claim(finalizers=["x.example/hold"])),
+            allocate(reserved=[{**consumer("a", "u1"), "resource": "others"}]),
+            delete("ResourceClaim", "c"),
+        ),
     ),
     Row(
         "the status endpoint ignores spec and metadata",

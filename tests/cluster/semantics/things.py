@@ -12,6 +12,9 @@ from tests.cluster.semantics.worlds import FINALIZER, Place
 
 Object = dict[str, Any]
 
+#: Writes of others that one request may meet. Each controller writes an object a few times at most.
+_ATTEMPTS = 10
+
 
 def claim(
     name: str = "c", *, requests: list[Object] | None = None, constraints: list[Object] | None = None, **meta: Any
@@ -83,12 +86,23 @@ def create(item: Object, by: str = "admin", **query: str) -> Step:
 
 
 def change(kind: str, name: str, edit: Callable[[Object], Any], *, sub: str = "", by: str = "admin") -> Step:
-    """PUT the stored object after `edit` has changed it in place."""
+    """PUT the stored object after `edit` has changed it in place.
+
+    The controllers of a real cluster write as well, also between the read and the write: such a conflict says nothing
+    about the request, so it is made again of what is stored then. One that `edit` asked for, by changing what the API
+    server compares, is the answer.
+    """
 
     def act(place: Place) -> Response:
-        body = copy.deepcopy(place.get(kind, name))
-        edit(body)
-        return place.send("PUT", kind, name, body, sub=sub, by=by)
+        for _ in range(_ATTEMPTS):
+            stored = place.get(kind, name)
+            body = copy.deepcopy(stored)
+            edit(body)
+            response = place.send("PUT", kind, name, body, sub=sub, by=by)
+            asked_for = any(body["metadata"].get(key) != stored["metadata"][key] for key in ("resourceVersion", "uid"))
+            if asked_for or response.status != 409:
+                break
+        return response
 
     return Step(act)
 

@@ -295,6 +295,11 @@ def _metadata(metadata: Any, resource: Resource, title: str) -> dict[str, Any]:
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise _Unusable(f"{title}: metadata.{key}[{name}] is {_described(text)}; put it in quotes")
+    if isinstance(copy.get("ownerReferences"), list):
+        # Captured objects have the UIDs of their owners left out; nobody could tell who those were.
+        copy["ownerReferences"] = [
+            owner for owner in copy["ownerReferences"] if not isinstance(owner, dict) or owner.get("uid")
+        ]
     if resource.namespaced:
         copy["namespace"] = copy.get("namespace") or "default"
     else:

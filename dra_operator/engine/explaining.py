@@ -14,7 +14,7 @@ from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.membership import Standing, membership
-from dra_operator.engine.phases import Standpoint, device_entries, node_of, standpoint, unit_of
+from dra_operator.engine.phases import Standpoint, device_entries, node_of, standpoint
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.pods import ends_at, priority_of_claim, priority_of_pod
 from dra_operator.engine.queueing import rank_of
@@ -312,20 +312,8 @@ class Explainer:
 
     def _forbidden(self, unit: Unit, pod: Pod | None, now: float) -> _Forbidden:
         state = self._state
-        if state.settings.mode == "allocate":
-            devices = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
-            return self._with_reserved(unit, pod, now, _Forbidden(devices, self._holder_of))
-        # An observer makes no holds; those in force are told by the reports of the operator that made them.
-        kept: dict[DeviceId, Kept] = {}
-        for key, hold in state.held_before.items():
-            seen = state.view.claims.get(key)
-            other = None if seen is None or seen.allocated else unit_of(seen, state)
-            if other is None or other.key == unit.key:
-                continue
-            if order(other) < order(unit) or (hold.by_name and unit.priority <= other.priority):
-                for device in hold.devices:
-                    kept[device] = Kept(f"{other.key.kind} {other.key.subject}", priority=other.priority)
-        return self._with_reserved(unit, pod, now, _Forbidden(frozenset(kept), kept.get))
+        devices = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
+        return self._with_reserved(unit, pod, now, _Forbidden(devices, self._holder_of))
 
     def _with_reserved(self, unit: Unit, pod: Pod | None, now: float, held: _Forbidden) -> _Forbidden:
         """Reservations keep a number of devices; which ones is shown only where they are what the unit waits for."""

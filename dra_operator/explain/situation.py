@@ -83,8 +83,7 @@ class Situation:
     out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
     budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
-    the
-    first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
+    the first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
     says it waits for.
     """
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from dra_operator.cli import main
+from tests.convert.document import MEANT, SEED, every_class, seed_manifests
 
-SEED = Path(__file__).parents[3] / "shared/seed"
 CLAIM = "apiVersion: resource.k8s.io/v1alpha3\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {resourceClassName: k}\n"
 WANTED = {"devices": {"requests": [{"name": "device", "exactly": {"deviceClassName": "k"}}]}}
 Run = Callable[..., tuple[int, str, str]]
@@ -97,23 +95,6 @@ def test_completing_can_be_refused(tmp_path: Path, run: Run) -> None:
     assert yaml.safe_load(out)["spec"]["containers"] == [{"name": "a"}]
 
 
-def seed_manifests() -> str:
-    """The manifests in the document: from `apiVersion` to the first line that is prose. Names that stand there twice, once."""
-    lines = next(SEED.iterdir()).read_text().split("\n")
-    found: dict[tuple[str, str], str] = {}
-    start = None
-    for number, line in enumerate([*lines, "end"]):
-        outside = line and not re.match(r"[ #-]|(apiVersion|kind|metadata|spec):", line)
-        if start is not None and (outside or line == "---" or line.startswith("apiVersion:")):
-            text = "\n".join(lines[start:number]).strip()
-            value: Any = yaml.safe_load(text)
-            found.setdefault((value["kind"], value["metadata"]["name"]), text)
-            start = None
-        if line.startswith("apiVersion:"):
-            start = number
-    return "\n---\n".join(found.values()) + "\n"
-
-
 @pytest.mark.skipif(not SEED.is_dir(), reason="no shared data")
 def test_the_document_runs(tmp_path: Path, run: Run) -> None:
     """Its two A100s go to the claim by name and to the Job; the Deployment's replicas wait for more of them."""
@@ -186,3 +167,23 @@ spec:
         f"{device['pool']}/{device['device']}" for claim in json.loads(out)["claims"] for device in claim["devices"]
     }
     assert taken == wanted
+
+
+@pytest.mark.skipif(not SEED.is_dir(), reason="no shared data")
+@pytest.mark.parametrize("classes", [MEANT.keys() - {"premium-gpu"}, {"premium-gpu"}], ids=["others", "premium-gpu"])
+def test_each_class_of_the_document_means_what_it_says(tmp_path: Path, run: Run, classes: set[str]) -> None:
+    """Its claims get the devices it means and no others; one claim more waits. (Premium devices are standard ones, too.)"""
+    (tmp_path / "old.yaml").write_text(every_class(classes))
+    code, out, _ = run("convert", "-f", str(tmp_path / "old.yaml"))
+    assert code == 0
+    (tmp_path / "new.yaml").write_text(out)
+    code, out, _ = run("simulate", "-o", "json", "-f", str(tmp_path / "new.yaml"))
+    assert code == 0
+    claims = json.loads(out)["claims"]
+    got = {
+        name: {item["device"] for claim in claims if claim["name"].startswith(name) for item in claim["devices"]}
+        for name in classes
+    }
+    assert got == {name: MEANT[name] for name in classes}
+    waiting = [claim["reason"].split(":")[0] for claim in claims if not claim["devices"]]
+    assert waiting == ["NoDevices"] * len(classes)

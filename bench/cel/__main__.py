@@ -1,4 +1,4 @@
-"""What a selector costs: compiling it and evaluating it, beside the in-tree code and cel-python.
+"""What a selector costs: compiling it and evaluating it, beside the in-tree code, cel-python and cel-expr-python.
 
     python -m bench.cel
 
@@ -70,32 +70,62 @@ def in_tree() -> dict[str, dict[str, float]]:
     return {answer["expression"]: answer for answer in map(json.loads, done.stdout.splitlines())}
 
 
-def cel_python(text: str) -> float | None:
-    """cel-python's time for an evaluation, where it can do it."""
-    try:
-        import celpy
-        from celpy.adapter import json_to_cel
-    except ImportError:
-        return None
-    logging.disable(logging.CRITICAL)
+def other_libraries() -> dict[str, Callable[[str], Callable[[], object]]]:
+    """By library, what compiles a selector of core CEL to an evaluation on the device. Capacity is left out: quantities are not core."""
     values = {name: next(iter(value.values())) for name, value in DEVICE["attributes"].items()}
     own = {name: value for name, value in values.items() if "/" not in name}
     foreign = {name.partition("/")[2]: value for name, value in values.items() if "/" in name}
     attributes = {"gpu.nvidia.com": own, "resource.kubernetes.io": foreign}
-    activation = {"device": json_to_cel({"driver": DEVICE["driver"], "attributes": attributes, "capacity": {}})}
+    device = {"driver": DEVICE["driver"], "attributes": attributes, "capacity": {}}
+    found: dict[str, Callable[[str], Callable[[], object]]] = {}
     try:
+        import celpy
+        from celpy.adapter import json_to_cel
+
+        logging.disable(logging.CRITICAL)
         environment = celpy.Environment()
-        evaluator = environment.program(environment.compile(text))
-        evaluator.evaluate(activation)
+        values_there = {"device": json_to_cel(device)}
+
+        def with_cel_python(text: str) -> Callable[[], object]:
+            evaluator = environment.program(environment.compile(text))
+            return lambda: evaluator.evaluate(values_there)
+
+        found["cel-python"] = with_cel_python
+    except ImportError:
+        pass
+    try:
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_optional
+
+        cpp = cel.NewEnv(variables={"device": cel.Type.DYN}, extensions=[ext_optional.ExtOptional()])
+        activation = cpp.Activation({"device": device})
+
+        def with_cel_cpp(text: str) -> Callable[[], object]:
+            compiled = cpp.compile(text)
+            return lambda: compiled.eval(activation).value()
+
+        found["cel-expr-py"] = with_cel_cpp
+    except ImportError:
+        pass
+    return found
+
+
+def evaluation(compile_text: Callable[[str], Callable[[], object]], text: str) -> float | None:
+    """Another library's time for an evaluation, where it has an answer."""
+    try:
+        evaluate = compile_text(text)
+        if not isinstance(evaluate(), int):  # cel-python's booleans are ints; an error may come as a value
+            return None
     except Exception:
         return None
-    return micros(lambda: evaluator.evaluate(activation))
+    return micros(evaluate)
 
 
 def main() -> None:
     device: Device = _device(DEVICE)
     theirs = in_tree()
-    columns = ("compile", "matches", "metered", "projection", "Go compile", "Go matches", "cel-python")
+    others = other_libraries()
+    columns = ("compile", "matches", "metered", "projection", "Go compile", "Go matches", *others)
     print(f"{'selector':18}" + "".join(f"{column:>12}" for column in columns))
     for name, text in SELECTORS.items():
         selector = compile_selector(text)
@@ -106,7 +136,7 @@ def main() -> None:
             micros(lambda selector=selector: selector.projection(device)),  # type: ignore[misc]
             theirs.get(text, {}).get("compileMicros"),
             theirs.get(text, {}).get("evaluationMicros"),
-            cel_python(text),
+            *(evaluation(compile_text, text) for compile_text in others.values()),
         ]
         print(f"{name:18}" + "".join(f"{'-' if figure is None else f'{figure:.2f}':>12}" for figure in figures))
 

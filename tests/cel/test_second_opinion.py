@@ -80,7 +80,9 @@ def cel_cpp() -> Callable[[str], object]:
     ("opinion", "exceptions", "at_least"),
     [pytest.param(cel_python, CEL_PYTHON, 150, id="cel-python"), pytest.param(cel_cpp, CEL_CPP, 350, id="cel-cpp")],
 )
-def test_core_expressions(opinion: Callable[[], Callable[[str], object]], exceptions: Exceptions, at_least: int) -> None:
+def test_core_expressions(
+    opinion: Callable[[], Callable[[str], object]], exceptions: Exceptions, at_least: int
+) -> None:
     evaluate = opinion()
     agreed, different = 0, []
     for line in Path(__file__).with_name("dialect.txt").read_text().splitlines():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from dra_operator.allocator.memory import NOTHING, Known, memory_of
 from dra_operator.allocator.plan import Way
-from dra_operator.allocator.problem import Failed, Problem, Strategy, UnitConstraint
+from dra_operator.allocator.problem import Bar, Failed, Problem, Strategy, UnitConstraint
 from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.scoring import best as best_choice
 from dra_operator.allocator.search import Choice, Work
@@ -110,11 +110,13 @@ class Gathering:
         if found is None:
             claims: list[ResourceClaim] = []
             own: list[UnitConstraint] = []
+            barred: list[tuple[int, Bar]] = []
             covered: list[list[tuple[int, str]]] = [[] for _ in self.links]
             for number in group:
                 sort, first = self.sorts[number], len(claims)
                 claims += sort.problem.claims
                 own += [_shifted(item, sort.problem, first) for item in sort.problem.constraints]
+                barred += [(first + claim, bar) for claim, bar in sort.problem.barred]
                 for members, requests in zip(covered, sort.covered, strict=True):
                     members += [(first + claim, request) for claim, request in requests or ()]
             # A link that concerns nobody here is kept with a member that does not exist, so that numbers stay.
@@ -122,7 +124,9 @@ class Gathering:
                 UnitConstraint(tuple(members) or ((-1, ""),), link.attributes, link.distinct)
                 for members, link in zip(covered, self.links, strict=True)
             ]
-            problem = replace(self.sorts[0].problem, claims=tuple(claims), constraints=(*links, *own))
+            problem = replace(
+                self.sorts[0].problem, claims=tuple(claims), constraints=(*links, *own), barred=tuple(barred)
+            )
             found = self._known[group] = self.memory.known(problem)
         return found
 

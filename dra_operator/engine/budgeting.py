@@ -159,7 +159,7 @@ class Budgeting:
             fence = None
             if budget.in_capacity:
                 bar = self._bars.too_large(budget, left)
-                fence = None if bar is None or ask.wants_all or ask.joint else on_claims(members, bar)
+                fence = None if bar is None or ask.wants_all else on_claims(members, bar)
             elif left[DEVICES] <= 0:
                 fence = self._without(ask, budget, members, self.accounts.tallies.of(scope).devices)
             if fence is not None:
@@ -171,7 +171,7 @@ class Budgeting:
     ) -> Fence | None:
         """Nothing of the budget for these claims, but further shares of what is `spared`; None if that cannot be said so that other
         claims of the unit are not concerned, unless `strict`."""
-        if not ask.wants_all and not ask.joint and not self._bars.shareable(budget):
+        if not ask.wants_all and not self._bars.shareable(budget):
             return on_claims(claims, budget)
         return Fence(self._bars.all_of(budget, spared)) if strict or ask.concerns_all(claims) else None
 
@@ -209,7 +209,7 @@ class Budgeting:
             self._judge.forget()
         if not self.accounts.budgets:
             return None
-        return self._judge.ask(unit, pod, now, moving, joint=self._placer.gangs.concerns(unit, pod))
+        return self._judge.ask(unit, pod, now, moving)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Engine:
             return
         if self._policy_reporter.settle(outcome, now) or self._group_reporter.settle(outcome, now):
             return
-        self._preempting.settle(outcome)
+        self._preempting.settle(outcome, now)
         effect, write = self._state.writes.settle(outcome, now)
         if write is None or effect in (Effect.WAIT, Effect.REPEAT):
             return
@@ -138,6 +138,7 @@ class Engine:
         self._give_up_late_writes(now)
         looked_at = list(self._state.dirty_claims)
         self._holding.refresh(looked_at)
+        self._holding.refresh_groups(list(self._state.dirty_groups))
         decisions: list[Decision] = list(self._state.writes.repeats(now))
         if writing:
             # Before anything is ungated: a pod must not be bound to devices that are about to be given up.

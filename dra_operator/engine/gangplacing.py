@@ -6,9 +6,8 @@ One pod goes this way as well where constraints tie it to devices that are alloc
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
-from dra_operator.allocator import Candidates, Failed, Problem, Strategy, candidates
+from dra_operator.allocator import Bar, Candidates, Failed, Problem, Strategy, candidates
 from dra_operator.allocator.joint import (
     JointProblem,
     JointSolved,
@@ -17,10 +16,10 @@ from dra_operator.allocator.joint import (
 )
 from dra_operator.api.core import Pod
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION
-from dra_operator.engine.constraining import (
-    InvalidConstraints,
-)
+from dra_operator.api.meta import Key
+from dra_operator.engine.constraining import InvalidConstraints
 from dra_operator.engine.gangproblems import GangProblems, Party, Terms
+from dra_operator.engine.gangtrial import GangTrial
 from dra_operator.engine.placements import Blocked, MemberPlace, Placed
 from dra_operator.engine.problems import Problems
 from dra_operator.engine.state import State
@@ -30,15 +29,6 @@ from dra_operator.preemption.holds import NOTHING
 from dra_operator.queue.units import Unit, UnitKey
 
 _NOBODY: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a gang would take if others went: nodes, devices, and who would be where."""
-
-    nodes: tuple[str, ...]
-    devices: frozenset[DeviceId]
-    placed: Placed
 
 
 class GangPlacer:
@@ -66,14 +56,25 @@ class GangPlacer:
             return False
         return any(self._state.view.claims[each].allocated for each in unit.claims)
 
+    def group_of(self, unit: Unit) -> Key | None:
+        """The group the unit is, or is a member of."""
+        return self._gangs.group_of(unit)
+
     # -- placing
 
     def place(
-        self, unit: Unit, pod: Pod | None, now: float, *, moving: frozenset[str], forbidden: frozenset[DeviceId]
+        self,
+        unit: Unit,
+        pod: Pod | None,
+        now: float,
+        *,
+        moving: frozenset[str],
+        forbidden: frozenset[DeviceId],
+        barred: tuple[tuple[int, Bar], ...],
     ) -> Placed | Blocked:
         """Places for all members of the unit, or why not."""
         try:
-            terms, parties = self._gangs.prepare(unit, pod, now, moving, forbidden)
+            terms, parties = self._gangs.prepare(unit, pod, now, moving, forbidden, barred)
         except InvalidConstraints as invalid:
             return Blocked(Blocker("InvalidConstraints", str(invalid), final=True), impossible=True)
         unreadable = [claim.seen.error for party in parties for claim in party.todo if claim.seen.error is not None]
@@ -92,35 +93,22 @@ class GangPlacer:
             self._failures[unit.key] = signature, blocked
         return blocked
 
-    def need(
+    def trial(
         self,
         unit: Unit,
         pod: Pod | None,
         now: float,
         *,
-        released: frozenset[str],
-        gone: frozenset[str],
-        forbidden: frozenset[DeviceId] = NOTHING,
-    ) -> Need | None:
-        """What the unit would take if the claims `released` (UIDs) gave their devices back and the pods `gone` (UIDs) were away;
-        None if it would not fit even then. For the choice of a gang's victims: nothing is remembered or noted."""
+        leaving: tuple[frozenset[str], frozenset[str]],
+        forbidden: frozenset[DeviceId],
+        barred: tuple[tuple[int, Bar], ...],
+    ) -> GangTrial | None:
+        """For the choice of victims; None if the unit cannot be asked about."""
         try:
-            terms, parties = self._gangs.prepare(unit, pod, now, _NOBODY, forbidden, gone)
+            terms, parties = self._gangs.prepare(unit, pod, now, _NOBODY, forbidden, barred)
         except InvalidConstraints:
             return None
-        found = self._solve(terms, parties, released)
-        if isinstance(found, Blocker):
-            return None
-        places = found.places(pod)
-        devices = frozenset(
-            DeviceId(result.driver, result.pool, result.device)
-            for place in places
-            for _, allocation in place.allocations
-            for result in allocation.results
-            if not result.admin_access
-        )
-        nodes = tuple(dict.fromkeys(place.node for place in places if place.node is not None))
-        return Need(nodes, devices, found)
+        return GangTrial(self._state, self._gangs, self._solve, terms, parties, leaving)
 
     def on_empty(self, unit: Unit, now: float, nodes: Sequence[str]) -> dict[str, list[Party]] | None:
         """Who would be where if nothing ran on these nodes, best first; None if the unit does not fit on them."""
@@ -206,6 +194,7 @@ class GangPlacer:
                 (
                     str(party),
                     party.items,
+                    party.barred,
                     tuple(sorted(party.avoided)),
                     tuple(claim.seen.spec_key for claim in party.todo),
                     tuple(claim.seen.uid for claim in party.fixed),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dra_operator.allocator import Strategy, UnitConstraint
+from dra_operator.allocator import Bar, Strategy, UnitConstraint
 from dra_operator.allocator.joint import GangConstraint, JointProblem, Member, NodeTopology
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
@@ -28,13 +28,15 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass(slots=True)
 class Party:
-    """One member to be placed. `todo` are its claims without devices that no member before it brings along; `fixed` the others."""
+    """One member to be placed. `todo` are its claims without devices that no member before it brings along; `fixed` the others.
+    `barred`: kinds of devices that claims of `todo` (by index) may not have."""
 
     pod: Pod | None
     todo: list[NamedClaim] = field(default_factory=list)
     fixed: list[NamedClaim] = field(default_factory=list)
     follows: list[tuple[int, int]] = field(default_factory=list)
     items: tuple[CrossConstraint, ...] = ()
+    barred: tuple[tuple[int, Bar], ...] = ()
     avoided: dict[str, str] = field(default_factory=dict)
     misfits: Misfits = field(default_factory=dict)
 
@@ -79,18 +81,30 @@ class GangProblems:
         now: float,
         moving: frozenset[str],
         forbidden: frozenset[DeviceId],
-        without: frozenset[str] = _NOBODY,
+        barred: tuple[tuple[int, Bar], ...] = (),
     ) -> tuple[Terms, list[Party]]:
-        """Raises InvalidConstraints."""
+        """`barred`: by index among the unit's claims without devices. Raises InvalidConstraints."""
         state = self._state
         key = self.group_of(unit)
         roll = None if key is None else call_roll(state, key, now)
         _, policy = state.terms(unit)
         parties = self.parties(unit, roll, moving, pod)
+        bars = self._bars(unit, moving, barred)
         for party in parties:
+            party.barred = tuple(
+                (number, bar) for number, claim in enumerate(party.todo) for bar in bars.get(claim.seen.key, ())
+            )
             party.items = pod_constraints(party.pod, [claim.seen for claim in (*party.todo, *party.fixed)])
             party.avoided = {} if party.pod is None else state.avoided_nodes(party.pod, now)
-        return Terms(policy, None if roll is None else roll.group, roll, forbidden, without=without), parties
+        return Terms(policy, None if roll is None else roll.group, roll, forbidden), parties
+
+    def _bars(self, unit: Unit, moving: frozenset[str], barred: tuple[tuple[int, Bar], ...]) -> dict[Key, list[Bar]]:
+        claims = self._state.view.claims
+        keys = [key for key in unit.claims if not claims[key].allocated or claims[key].uid in moving]
+        found: dict[Key, list[Bar]] = {}
+        for index, bar in barred:
+            found.setdefault(keys[index], []).append(bar)
+        return found
 
     def parties(self, unit: Unit, roll: Roll | None, moving: frozenset[str], pod: Pod | None = None) -> list[Party]:
         state = self._state
@@ -132,7 +146,7 @@ class GangProblems:
                 link = self._group_link(terms, parties, item)
                 if link is not None:
                     links.append(link)
-        return JointProblem(tuple(members), self._topology(terms), tuple(links), self._room(terms, parties))
+        return JointProblem(tuple(members), self.topology(terms), tuple(links), self._room(terms, parties))
 
     def _member(self, terms: Terms, party: Party, own: tuple[UnitConstraint, ...], strategy: Strategy | None) -> Member:
         policy = terms.policy
@@ -144,6 +158,7 @@ class GangProblems:
             party.misfits,
             strategy=strategy or Strategy(policy.placement.strategy),
             forbidden=terms.forbidden,
+            barred=party.barred,
             constraints=own,
             empty=terms.empty,
             without=terms.without,
@@ -151,7 +166,9 @@ class GangProblems:
         )
         seen = [claim.seen for claim in party.todo]
         alike = self._problems.signature("", party.pod, seen, party.allocations, tuple(sorted(party.avoided)))
-        return Member(problem, (alike, own, tuple(claim.names for claim in party.todo)), tuple(party.follows))
+        return Member(
+            problem, (alike, own, party.barred, tuple(claim.names for claim in party.todo)), tuple(party.follows)
+        )
 
     @staticmethod
     def _reaches_fixed(party: Party, item: CrossConstraint) -> bool:
@@ -177,7 +194,8 @@ class GangProblems:
             present += _devices(named_claims(member.pod, seen), item)
         return _link(item, members, tuple(dict.fromkeys(present)), terms.policy) if members else None
 
-    def _topology(self, terms: Terms) -> NodeTopology | None:
+    def topology(self, terms: Terms) -> NodeTopology | None:
+        """What the group says about nodes, with where its members are already."""
         topology = None if terms.group is None else terms.group.spec.topology
         if topology is None or terms.roll is None:
             return None

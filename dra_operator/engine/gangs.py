@@ -249,7 +249,7 @@ class Gangs:
         """Place all members there are; where they do not fit, as many as it takes. `place` tries the unit's claims."""
         outcome = place()
         everyone = unit.claims
-        least = self._least(unit, now)
+        least = call_roll(self._state, unit.key.subject, now).least
         if isinstance(outcome, Placed) or len(least) == len(everyone):
             return outcome
         unit.claims = least
@@ -257,13 +257,6 @@ class Gangs:
         if isinstance(smaller, Blocked):
             unit.claims = everyone
         return smaller
-
-    def _least(self, unit: Unit, now: float) -> tuple[Key, ...]:
-        """The claims of the first members up to `minMembers`."""
-        roll = call_roll(self._state, unit.key.subject, now)
-        wanted = roll.needed - len(roll.placed) - roll.done
-        members = roll.waiting[: max(wanted, 1)]
-        return tuple(dict.fromkeys(claim for member in members for claim in member.claims))
 
 
 #: Reasons that speak of members, not of devices.

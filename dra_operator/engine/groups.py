@@ -85,6 +85,17 @@ class Roll:
         return self.group is not None and len(self.placed) + self.done >= self.needed
 
     @property
+    def spare(self) -> int:
+        """How many of those with devices may go before the others must go too."""
+        return max(0, len(self.placed) + self.done - self.needed)
+
+    @property
+    def least(self) -> tuple[Key, ...]:
+        """The claims of the first members that wait, up to `minMembers`."""
+        members = self.waiting[: max(self.needed - len(self.placed) - self.done, 1)]
+        return tuple(dict.fromkeys(claim for member in members for claim in member.claims))
+
+    @property
     def count(self) -> str:
         text = f"{self.present} of {self.needed} members"
         return f"{text} ({'; '.join(self.absent[:3])})" if self.absent else text
@@ -179,15 +190,3 @@ def _writing(state: State, unit: UnitKey, waiting: list[GroupMember]) -> bool:
     return any(write is not None and write.unit == unit for write in writes) or any(
         seen.allocated and _given_up(state, seen) for seen in claims
     )
-
-
-def evicted_together(state: State, pod: Pod, now: float) -> tuple[Pod, ...]:
-    """The pods that have to go if this one is evicted: members above `minMembers` go singly, going below it takes all of them."""
-    key = state.groups.of("pod", pod.key)
-    if key is None:
-        return (pod,)
-    roll = call_roll(state, key, now)
-    pods = [member.pod for member in roll.placed if member.pod is not None]
-    if roll.group is None or all(other.meta.uid != pod.meta.uid for other in pods):
-        return (pod,)
-    return (pod,) if len(roll.placed) + roll.done > roll.needed else tuple(pods)

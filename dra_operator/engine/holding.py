@@ -1,21 +1,28 @@
-"""Who holds devices now and could give way: the index of holders that the choice of victims works on, kept up claim by claim."""
+"""Who holds devices now and could give way: the index of holders that the choice of victims works on, kept up claim by claim.
+
+Members of ClaimGroups go by the group's rules (design §4): so many as it can spare one by one, more only with all the others. Who
+they are is worked out when victims are looked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
 from dra_operator.engine.decisions import EvictPod, WriteClaimStatus
-from dra_operator.engine.pods import priority_of_claim, priority_of_pod
+from dra_operator.engine.groups import GroupMember, Roll, call_roll
 from dra_operator.engine.state import State
+from dra_operator.engine.ties import Tied, busy, groups_of, make_holder, tie
 from dra_operator.engine.view import SeenClaim
-from dra_operator.inventory import DeviceId
-from dra_operator.preemption.holders import Holder, HolderIndex, PodRef
+from dra_operator.preemption.holders import Holder, HolderIndex, Holders, Spare
 
 
 class Holding:
-    """`index` has a holder for each pod with devices (pods that share claims are one), and for each allocated claim nobody uses."""
+    """`index` has a holder for each pod with devices (pods that share claims are one), and for each allocated claim nobody uses.
+
+    A gang that can spare nobody is one holder; of others each member is one, and so is the whole gang.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -24,6 +31,10 @@ class Holding:
         self._orphans: dict[str, None] = {}
         self._members: dict[str, tuple[str, ...]] = {}
         self._unsettled: dict[str, None] = {}
+        #: By claim (UID) the gangs it goes with; gangs whose holders are not up to date, and these holders.
+        self._gangs_of: dict[str, tuple[Key, ...]] = {}
+        self._changed: dict[Key, None] = {}
+        self._gang_holders: dict[Key, tuple[str, ...]] = {}
         self._terms = 0
 
     @property
@@ -31,18 +42,45 @@ class Holding:
         """Whether holders stay out of it only because a write on them is under way; its end alone is no event."""
         return bool(self._unsettled)
 
-    def settle(self) -> None:
-        """Look again at those that were out of it for a write: it may be over by now. And at all when policies or priorities changed."""
+    def settle(self, now: float) -> None:
+        """To be called before `index` is read: looks again at those that were out of it for a write, which may be over by now; at all
+        of them when policies or priorities changed; and at gangs of which a member changed."""
         if self._terms != self._state.term_changes:
             self._terms = self._state.term_changes
             self.refresh([key for key, seen in self._state.view.claims.items() if seen.allocated])
         elif self._unsettled:
             known = (self._state.view.claim_by_uid(uid) for uid in tuple(self._unsettled))
             self.refresh([seen.key for seen in known if seen is not None])
+        while self._changed:
+            self._settle_gang(next(iter(self._changed)), now)
+
+    def refresh_groups(self, groups: Iterable[Key]) -> None:
+        """Something about these ClaimGroups changed: what they ask for, or who belongs to them."""
+        state = self._state
+        claims: dict[Key, None] = {}
+        for group in groups:
+            self._changed[group] = None
+            claims.update(dict.fromkeys(state.groups.members(group, "claim")))
+            for key in state.groups.members(group, "pod"):
+                pod = state.view.pods.get(key)
+                claims.update(dict.fromkeys(() if pod is None else state.view.claim_keys(pod)))
+        self.refresh(claims)
+
+    def stands(self, holder: Holder, limit: int) -> bool:
+        """Is the holder what it was, and may it still go?"""
+        now = self.index.get(holder.uid)
+        return (
+            now is not None
+            and now.preemptible
+            and now.priority <= limit
+            and set(now.claims) == set(holder.claims)
+            and {pod.uid for pod in now.pods} == {pod.uid for pod in holder.pods}
+        )
 
     def refresh(self, claims: Iterable[Key]) -> None:
         """Look again at the holders of these claims, and of those they were with before."""
         self._state.inventory.refresh()
+        claims = list(claims)
         todo: dict[str, None] = {}
         for key in claims:
             seen = self._state.view.claims.get(key)
@@ -50,9 +88,9 @@ class Holding:
                 todo[seen.uid] = None
                 for uid in self._members.get(self._holder_of.get(seen.uid, ""), ()):
                     todo[uid] = None
-        gone = (
-            [uid for uid in self._holder_of if self._state.view.claim_by_uid(uid) is None] if self._gone(claims) else []
-        )
+        gone: list[str] = []
+        if self._gone(claims):
+            gone = [uid for uid in (*self._holder_of, *self._gangs_of) if self._state.view.claim_by_uid(uid) is None]
         for uid in (*todo, *gone):
             self._drop(uid)
             self._orphans.pop(uid, None)
@@ -70,6 +108,7 @@ class Holding:
         return any(key not in self._state.view.claims for key in claims)
 
     def _drop(self, uid: str) -> None:
+        self._changed.update(dict.fromkeys(self._gangs_of.pop(uid, ())))
         holder = self._holder_of.pop(uid, None)
         if holder is not None:
             self.index.drop(holder)
@@ -77,87 +116,92 @@ class Holding:
                 self._holder_of.pop(member, None)
 
     def _add(self, seen: SeenClaim) -> None:
-        state = self._state
-        claims, pods = self._together(seen)
-        members = tuple(claims)
+        tied = tie(self._state, seen)
+        members = tuple(tied.claims)
         for uid in members:
             self._drop(uid)
-        holder = min(members)
-        if any(self._state.writes.get(uid) is not None for uid in (*claims, *pods)):
+        if busy(self._state, tied):
             self._unsettled.update(dict.fromkeys(members))
-        devices = [device for uid in members for device in self._devices(claims[uid])]
-        first = min(claims.values(), key=lambda each: each.key)
-        self.index.put(
-            Holder(
-                key=first.key if not pods else min(pod.key for pod in pods.values()),
-                uid=holder,
-                claims=members,
-                pods=tuple(self._reference(pod) for pod in pods.values()),
-                priority=self._priority(claims, pods),
-                since=self._since(claims, pods),
-                devices=len(devices),
-                preemptible=self._may_go(claims, pods),
-            ),
-            [None if (offer := state.inventory.offer(device)) is None else offer.home for device in devices],
-        )
+        gangs = groups_of(self._state, tied)
+        if gangs:
+            self._gangs_of.update(dict.fromkeys(members, gangs))
+            self._changed.update(dict.fromkeys(gangs))
+            return
+        holder = min(members)
+        self.index.put(*make_holder(self._state, tied, holder))
         self._members[holder] = members
         for uid in members:
             self._holder_of[uid] = holder
 
-    def _together(self, seen: SeenClaim) -> tuple[dict[str, SeenClaim], dict[str, Pod]]:
-        """All claims and pods that are tied to this claim by sharing."""
-        claims, pods = {seen.uid: seen}, dict[str, Pod]()
-        open_claims = [seen]
-        while open_claims:
-            for pod in self._users(open_claims.pop()):
-                if pod.meta.uid in pods:
-                    continue
-                pods[pod.meta.uid] = pod
-                for key in self._state.view.claim_keys(pod):
-                    other = self._state.view.claims.get(key)
-                    if other is not None and other.allocated and other.uid not in claims:
-                        claims[other.uid] = other
-                        open_claims.append(other)
-        return claims, pods
+    # -- gangs
 
-    def _users(self, seen: SeenClaim) -> list[Pod]:
-        found = (self._state.view.pod_by_uid(consumer.uid) for consumer in seen.claim.reserved_for)
-        return [pod for pod in found if pod is not None and not pod.terminal]
+    def others(self, gang: Key) -> Holders:
+        """All but the members of this gang."""
+        return _Without(self.index, frozenset(self._gang_holders.get(gang, ())))
 
-    @staticmethod
-    def _devices(seen: SeenClaim) -> list[DeviceId]:
-        assert seen.claim.allocation is not None
-        results = seen.claim.allocation.results
-        return [DeviceId(result.driver, result.pool, result.device) for result in results if not result.admin_access]
+    def _settle_gang(self, gang: Key, now: float) -> None:
+        """The holders of a gang, and of those that it shares claims with."""
+        if self._state.groups.get(gang) is None:
+            self._forget_gang(gang)
+            return
+        rolls: dict[Key, Roll] = {}
+        members: list[tuple[Key, Tied]] = []
+        todo = [gang]
+        while todo:
+            key = todo.pop()
+            if key in rolls:
+                continue
+            rolls[key] = call_roll(self._state, key, now)
+            for member in rolls[key].placed:
+                tied = self._tied(member)
+                members.append((key, tied))
+                todo += groups_of(self._state, tied)
+        for key in rolls:
+            self._forget_gang(key)
+        made: list[str] = []
+        room = rolls[gang].spare
+        if len(rolls) == 1 and room:
+            made += self._singles(Spare(gang, room), [tied for _, tied in members])
+        whole = Tied()
+        for _, tied in members:
+            whole.add(tied)
+        if whole.claims:
+            uid = f"group {gang}"
+            spares = ((Spare(gang, room), room),) if made else ()
+            self.index.put(*make_holder(self._state, whole, uid, spares=spares, repeats=bool(made)))
+            made.append(uid)
+        if made:
+            self._gang_holders.update(dict.fromkeys(rolls, tuple(made)))
 
-    def _reference(self, pod: Pod) -> PodRef:
-        namespace, name = pod.key
-        running = pod.phase != "Pending"
-        return PodRef(namespace, name, pod.meta.uid, pod.meta.labels, pod.priority, running, pod.ready)
+    def _forget_gang(self, gang: Key) -> None:
+        self._changed.pop(gang, None)
+        for uid in self._gang_holders.pop(gang, ()):
+            self.index.drop(uid)
 
-    def _priority(self, claims: dict[str, SeenClaim], pods: dict[str, Pod]) -> int:
-        if not pods:
-            return max(priority_of_claim(seen, self._state) for seen in claims.values())
-        return max(priority_of_pod(pod, list(claims.values()), self._state) for pod in pods.values())
+    def _singles(self, spare: Spare, members: list[Tied]) -> list[str]:
+        """Members that may go without the rest; those that share claims, together."""
+        counts: dict[str, int] = {}
+        found: dict[str, Tied] = {}
+        for tied in members:
+            uid = min(tied.claims)
+            counts[uid] = counts.get(uid, 0) + 1
+            found[uid] = tied
+        made = [uid for uid, count in counts.items() if count <= spare.room]
+        for uid in made:
+            self.index.put(*make_holder(self._state, found[uid], uid, spares=((spare, counts[uid]),)))
+        return made
 
-    @staticmethod
-    def _since(claims: dict[str, SeenClaim], pods: dict[str, Pod]) -> float:
-        started = [pod.started or pod.meta.created or 0.0 for pod in pods.values()]
-        allocated = [seen.claim.allocation.timestamp or 0.0 for seen in claims.values() if seen.claim.allocation]
-        return min(started or allocated, default=0.0)
+    def _tied(self, member: GroupMember) -> Tied:
+        found = Tied()
+        for key in member.claims:
+            seen = self._state.view.claims.get(key)
+            if seen is not None and seen.allocated:
+                found.add(tie(self._state, seen))
+        return found
 
-    def _may_go(self, claims: dict[str, SeenClaim], pods: dict[str, Pod]) -> bool:
-        """All of it is ours and may be preempted, and nothing of it is on its way already."""
-        state = self._state
-        for seen in claims.values():
-            if not seen.managed or state.writes.get(seen.uid) is not None or not state.terms_of(seen)[1].preemptible:
-                return False
-            if len(self._users(seen)) < len(seen.claim.reserved_for):
-                return False  # a user that is done, or not a pod: it is being freed, or not ours to end
-        return all(
-            pod.node_name is not None and pod.meta.deleted is None and state.writes.get(pod.meta.uid) is None
-            for pod in pods.values()
-        )
+    def abandoned(self, seen: SeenClaim) -> bool:
+        """Was the claim used, and is nobody left who uses it?"""
+        return bool(seen.claim.reserved_for) and not self._stays(seen, frozenset())
 
     def leaving(self) -> tuple[frozenset[str], frozenset[str]]:
         """UIDs of claims that are being freed without our doing more, and of the pods that go with them."""
@@ -185,3 +229,17 @@ class Holding:
             if consumer.resource != "pods" or (pod is not None and not pod.terminal and consumer.uid not in going):
                 return True
         return not seen.claim.reserved_for
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """Holders but some (by UID)."""
+
+    index: HolderIndex
+    hidden: frozenset[str]
+
+    def on(self, node: str) -> Sequence[Holder]:
+        return [holder for holder in self.index.on(node) if holder.uid not in self.hidden]
+
+    def anywhere(self) -> Sequence[Holder]:
+        return [holder for holder in self.index.anywhere() if holder.uid not in self.hidden]

@@ -27,7 +27,6 @@ class Ask:
     """What budgets have to know of a unit: its claims without devices, and with each budget which of them (indexes) count to it.
 
     `quotas`: those some claim counts to; `reserves`: all reservations, in their order. `moving`: claims that give back what they use.
-    `joint`: it is placed with the members of its group, which knows of no bars for single claims.
     """
 
     unit: Unit
@@ -36,7 +35,6 @@ class Ask:
     reserves: tuple[tuple[Budget, frozenset[int]], ...]
     moving: frozenset[str] = frozenset()
     ends_at: float | None = None
-    joint: bool = False
 
     @property
     def namespace(self) -> str:
@@ -98,9 +96,7 @@ class Judge:
     def forget(self) -> None:
         self._asking.forget()
 
-    def ask(
-        self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str], *, joint: bool = False
-    ) -> Ask | None:
+    def ask(self, unit: Unit, pod: Pod | None, now: float, moving: frozenset[str]) -> Ask | None:
         """None where no budget concerns it, or where its claims are not there or cannot be read."""
         accounts = self._accounts
         seen = [self._state.view.claims.get(key) for key in unit.claims]
@@ -113,7 +109,7 @@ class Judge:
                 members.setdefault(budget, set()).add(index)
         quotas = tuple((budget, frozenset(found)) for budget, found in members.items() if budget.key.field == "quota")
         reserves = tuple((budget, frozenset(members.get(budget, ()))) for budget in accounts.reserves)
-        ask = Ask(unit, claims, quotas, reserves, moving, ends_at(pod, now), joint)
+        ask = Ask(unit, claims, quotas, reserves, moving, ends_at(pod, now))
         return ask if quotas or any(not ask.concerns_all(found) for _, found in reserves) else None
 
     # -- quotas

@@ -56,11 +56,11 @@ class Placer:
 
         `moving`: UIDs of allocated claims to be treated as free, to see whether they could be moved. `forbidden`: devices held or
         reserved for others; keep one object as long as it holds. `barred`: kinds of devices that its unallocated
-        claims (by index) may not have; groups do not heed it. `remember` False: nobody will ask with this set again.
+        claims (by index) may not have. `remember` False: nobody will ask with this set again.
         """
         state = self._state
         if self.gangs.concerns(unit, pod):
-            return self.gangs.place(unit, pod, now, moving=moving, forbidden=forbidden)
+            return self.gangs.place(unit, pod, now, moving=moving, forbidden=forbidden, barred=barred)
         seen = [state.view.claims[key] for key in unit.claims]
         for claim in seen:
             if claim.error is not None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dra_operator.allocator import Problem, Strategy
 from dra_operator.api.core import Pod
 from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.choosing import Choosing, Chosen
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.ties import names_of
 from dra_operator.engine.writing import deallocate
-from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holders import Holder
 from dra_operator.preemption.holds import Hold
-from dra_operator.preemption.victims import NoVictims, Victims, choose
+from dra_operator.preemption.victims import NoVictims
 from dra_operator.queue.units import Unit, UnitKey, order
 
 #: Units that may look for victims in one pass, and seconds until one looks again: on a full cluster a look costs.
@@ -52,7 +52,8 @@ class Preempting:
     """At most one run a unit; no victim is in two of them."""
 
     def __init__(self, state: State, placer: Placer, budgeting: Budgeting, holding: Holding) -> None:
-        self._state, self._placer, self._budgeting, self._holding = state, placer, budgeting, holding
+        self._state, self._holding = state, holding
+        self._choosing = Choosing(state, placer, budgeting, holding)
         self._runs: dict[UnitKey, Run] = {}
         self._again: dict[UnitKey, tuple[float, tuple[int, ...]]] = {}
         self._looks = 0
@@ -68,7 +69,8 @@ class Preempting:
         """Look for victims for a blocked unit; returns whether a preemption is under way for it."""
         if unit.key in self._runs:
             return True
-        if not self._wants(unit, pod):
+        if not self._wants(unit):
+            self._let_go(unit)
             return False
         at, moment = self._again.get(unit.key, (0.0, ()))
         if moment == self._moment():
@@ -78,124 +80,84 @@ class Preempting:
             self.recheck = wake if self.recheck is None else min(wake, self.recheck)
             return False
         self._looks += 1
-        self._holding.settle()
-        found = self._choose(unit, pod, now)
+        self._holding.settle(now)
+        found = self._choosing.choose(unit, pod, now)
         # As long as writes on holders are under way the answer may change without an event.
         unsure = self._holding.unsettled and isinstance(found, NoVictims)
         self._again[unit.key] = (now + _AGAIN, () if unsure else self._moment())
         if unsure:
             self.recheck = min(now + _AGAIN, self.recheck or now + _AGAIN)
-        refused = None if isinstance(found, NoVictims) else self._refused(unit, found, now)
-        if refused is not None:
-            found = NoVictims((refused,))
         if isinstance(found, NoVictims):
             self._explain(unit, f"no preemption: {'; '.join(found.reasons)}")
+            self._let_go(unit)
             return False
         self._begin(unit, found, now)
         return True
 
-    def _refused(self, unit: Unit, found: Victims, now: float) -> str | None:
-        """What quotas and reservations say: what is freed may have to stay free for others."""
-        seen = [self._state.view.claims[key] for key in unit.claims]
-        todo = [each for each in seen if not each.allocated]
-        gone = self._holding.leaving()[0] | frozenset(found.claims)
-        pairs = list(zip(todo, found.solution.allocations, strict=True))
-        blocker = self._budgeting.permits(unit, pairs, now, without=gone)
-        return None if blocker is None else blocker.message
-
     def _moment(self) -> tuple[int, ...]:
         return (*self._state.moment, self._state.budget_changes)
 
-    def _wants(self, unit: Unit, pod: Pod | None) -> bool:
+    def _let_go(self, unit: Unit) -> None:
+        """Devices held by name from before a restart, for which nothing is under way any more."""
+        hold = self._state.holds.get(unit.key)
+        if hold is not None and hold.wanted:
+            self._state.drop_hold(unit.key)
+
+    def _wants(self, unit: Unit) -> bool:
         _, terms = self._state.terms(unit)
         mode = terms.preemption.mode
-        if self._placer.gangs.concerns(unit, pod):
-            if unit.starved_since is not None and mode != "Never":
-                self._explain(unit, "no preemption for members of a ClaimGroup in this version")
-            return False
         if mode == "Never":
             if unit.starved_since is not None:
                 self._explain(unit, "preemption is off in its policy")
             return False
-        if pod is not None and pod.preemption_policy == "Never":
+        if any(each.preemption_policy == "Never" for each in self._pods_of(unit)):
             if unit.starved_since is not None:
                 self._explain(unit, "its PriorityClass has preemptionPolicy Never")
             return False
         return mode == "Always" or unit.starved_since is not None
+
+    def _pods_of(self, unit: Unit) -> list[Pod]:
+        """Its own pod, or those of its group that wait."""
+        pods = self._state.view.pods
+        if unit.key.kind == "pod":
+            return [pod] if (pod := pods.get(unit.key.subject)) is not None else []
+        mine = set(unit.claims)
+        members = (pods.get(key) for key in self._state.groups.members(unit.key.subject, "pod"))
+        return [pod for pod in members if pod is not None and mine.intersection(self._state.view.claim_keys(pod))]
 
     def _explain(self, unit: Unit, text: str) -> None:
         if unit.preemption_note != text:
             unit.preemption_note = text
             self._mark(unit)
 
-    def _choose(self, unit: Unit, pod: Pod | None, now: float) -> Victims | NoVictims:
+    def _begin(self, unit: Unit, found: Chosen, now: float) -> None:
         state = self._state
-        _, terms = state.terms(unit)
-        seen = [state.view.claims[key] for key in unit.claims]
-        avoided = {} if pod is None else state.avoided_nodes(pod, now)
-        claims, pods = self._holding.leaving()
-        fence = self._budgeting.fence(unit, pod, now, self._spoken_for(unit))
-        problem = Problem(
-            claims=tuple(each.claim for each in seen if not each.allocated),
-            nodes=self._placer.candidate_nodes(unit, pod),
-            needs_node=pod is not None,
-            strategy=Strategy(terms.placement.strategy),
-            forbidden=fence.forbidden,
-            barred=fence.barred,
-            constraints=self._placer.constraints(unit, pod),
-        )
-
-        def fits(node: str, gone: frozenset[str]) -> bool:
-            if pod is None:
-                return True
-            return node not in avoided and state.ledger.misfit(pod, node, without=gone | pods) is None
-
-        return choose(
-            problem,
-            state.inventory.snapshot(),
-            self._holding.index,
-            priority=unit.priority,
-            min_delta=terms.preemption.min_priority_delta,
-            max_victims=terms.preemption.max_victims,
-            budgets=state.budgets,
-            fits=fits,
-            leaving=claims,
-        )
-
-    def _spoken_for(self, unit: Unit) -> frozenset[DeviceId]:
-        """Held for units that stand before it or are preempting themselves."""
-        held = [
-            hold.devices | hold.wanted
-            for hold in self._state.holds
-            if hold.unit != unit.key and (hold.wanted or hold.rank < order(unit))
-        ]
-        return frozenset().union(*held)
-
-    def _begin(self, unit: Unit, found: Victims, now: float) -> None:
-        state = self._state
-        devices = frozenset(
-            DeviceId(result.driver, result.pool, result.device)
-            for allocation in found.solution.allocations
-            for result in allocation.results
-            if not result.admin_access
-        )
+        first, *others = found.nodes or ("",)
         state.drop_hold(unit.key)
         state.holds.put(
-            Hold(unit.key, found.node or "", now, order(unit), wanted=devices, ready_at=None, priority=unit.priority)
+            Hold(
+                unit.key,
+                first,
+                now,
+                order(unit),
+                wanted=found.devices,
+                ready_at=None,
+                priority=unit.priority,
+                others=tuple(others),
+            )
         )
         unit.preemption_note = ""
         run = Run(unit.key, unit.uid, found.holders, Stage.NOTING if found.holders else Stage.WAITING)
         self._runs[unit.key] = run
-        unit.victims = tuple(str(holder) for holder in found.holders)
+        unit.victims = names_of(found.holders)
         self._mark(unit)
         if found.holders:
-            names = ", ".join(unit.victims)
+            names, where = ", ".join(unit.victims), ", ".join(found.nodes)
             for key in unit.claims:
                 seen = state.view.claims.get(key)
                 if seen is not None and seen.managed:
-                    state.event(
-                        claim_reference(seen), "Normal", "Preempting", "Preempt", f"makes room on {found.node}: {names}"
-                    )
+                    note = f"makes room on {where}: {names}" if where else f"makes room: {names}"
+                    state.event(claim_reference(seen), "Normal", "Preempting", "Preempt", note)
 
     # -- carrying on
 
@@ -206,17 +168,25 @@ class Preempting:
             unit = self._state.units.get(run.unit)
             hold = self._state.holds.get(run.unit)
             if unit is None or unit.uid != run.uid or run.unit not in self._state.waiting or hold is None:
-                self._call_off(run)
+                self._call_off(run, now)
+                continue
+            if run.stage in (Stage.NOTING, Stage.ASKING) and not self._wants(unit):
+                self._call_off(run, now)  # its policy was edited meanwhile
                 continue
             if run.stage is Stage.NOTING and hold.written:
                 run.stage = Stage.ASKING
             if run.stage is Stage.ASKING:
                 decisions += self._ask(run, unit, now)
             if run.stage is Stage.EVICTING:
+                if not self._stand(run, unit, now):
+                    self._call_off(run, now)  # who goes is not what was chosen any more: look again
+                    continue
                 decisions += self._evict(run, unit, now)
-            if run.stage is Stage.WAITING and not self._still_leaving(run):
-                # They are gone and the pass before this one could not place it: look again.
-                self._call_off(run)
+            if run.stage is Stage.WAITING:
+                decisions += self._free(run, now)
+                if not self._still_leaving(run):
+                    # They are gone and the pass before this one could not place it: look again.
+                    self._call_off(run, now)
         return decisions
 
     def _ask(self, run: Run, unit: Unit, now: float) -> list[Decision]:
@@ -232,6 +202,18 @@ class Preempting:
         if all(pod.meta.uid in run.allowed for pod in self._pods(run)):
             run.stage = Stage.EVICTING
         return decisions
+
+    def _stand(self, run: Run, unit: Unit, now: float) -> bool:
+        """May all of them still go, now that nothing but their evictions is to be done?"""
+        if run.evicted:
+            return True
+        _, terms = self._state.terms(unit)
+        limit = unit.priority - terms.preemption.min_priority_delta
+        self._holding.settle(now)
+        pods = [pod for holder in run.victims for pod in holder.pods]
+        return all(self._holding.stands(holder, limit) for holder in run.victims) and not self._state.budgets.allows(
+            pods
+        )
 
     def _evict(self, run: Run, unit: Unit, now: float) -> list[Decision]:
         state = self._state
@@ -252,11 +234,25 @@ class Preempting:
                     continue
                 state.preempted[uid] = str(unit.key.subject)
                 state.stale_reports[seen.key] = None
-                if not holder.pods and seen.allocated and state.writes.get(uid) is None:
+                if not seen.claim.reserved_for and seen.allocated and state.writes.get(uid) is None:
                     decisions.append(deallocate(state, seen, None, now))
                     state.event(claim_reference(seen), "Warning", "Preempted", "Deallocate", self._why(unit))
         run.stage = Stage.WAITING
         return decisions
+
+    def _free(self, run: Run, now: float) -> list[Decision]:
+        """Take back the devices of claims that no pod uses any more, whatever keeps kube-controller-manager from it."""
+        state = self._state
+        seen = (state.view.claim_by_uid(uid) for holder in run.victims for uid in holder.claims)
+        return [
+            deallocate(state, each, None, now)
+            for each in seen
+            if each is not None
+            and each.allocated
+            and each.managed
+            and self._holding.abandoned(each)
+            and state.writes.get(each.uid) is None
+        ]
 
     def _why(self, unit: Unit) -> str:
         return f"makes room for {unit.key.kind} {unit.key.subject} of priority {unit.priority}"
@@ -274,7 +270,7 @@ class Preempting:
         self._state.writes.begin(decision, run.unit, version=0, now=now)
         return decision
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome, now: float) -> None:
         """What the Eviction API said."""
         decision = outcome.decision
         if not isinstance(decision, EvictPod):
@@ -291,7 +287,7 @@ class Preempting:
                 self._state.budgets.exhaust(budget.key)
             self._state.budget_changes += 1
         # Those evicted already are leaving, and count as such when it looks for victims again.
-        self._call_off(run)
+        self._call_off(run, now)
 
     def _pods(self, run: Run) -> list[Pod]:
         found = (self._state.view.pod_by_uid(pod.uid) for holder in run.victims for pod in holder.pods)
@@ -306,7 +302,10 @@ class Preempting:
         waited_for = self._state.holds.get(run.unit)
         return not run.victims and waited_for is not None and bool(claims)
 
-    def _call_off(self, run: Run) -> None:
+    def _call_off(self, run: Run, now: float) -> None:
+        """It will look again, if it still waits: at once, unless there was nobody to be evicted."""
+        if run.victims:
+            self.recheck = now if self.recheck is None else min(now, self.recheck)
         self._runs.pop(run.unit, None)
         self._again.pop(run.unit, None)
         unit = self._state.units.get(run.unit)

@@ -75,7 +75,8 @@ class Starvation:
             else:
                 self._alarms.set(since + terms.starvation.after, unit.key.kind, unit.key.subject)
             pod = self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
-            if unit.reason and self._preempting.consider(unit, pod, now):
+            # Whoever stands behind another in a Strict queue could not take what is freed.
+            if unit.reason not in ("", "BehindInQueue") and self._preempting.consider(unit, pod, now):
                 continue
             if unit.starved_since is not None and terms.starvation.hold:
                 self._hold(unit, front, now)

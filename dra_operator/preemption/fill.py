@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dra_operator.api.meta import Key
-from dra_operator.preemption.site import Candidate, Charges
+from dra_operator.preemption.site import Allowance, Candidate, Charges
 
 Suffices = Callable[[Sequence[Candidate]], bool]
 
 
-def fill(candidates: Sequence[Candidate], suffices: Suffices, allowance: Callable[[Key], int]) -> list[list[Candidate]]:
-    """Sets that suffice, without an unneeded member: one from the cheapest victims up, one from those that free most."""
+def fill(candidates: Sequence[Candidate], suffices: Suffices, allowance: Allowance) -> list[list[Candidate]]:
+    """Sets that suffice, without an unneeded member: one from the cheapest victims up, one from those that free most;
+    where gangs can spare members, one that takes whole gangs first."""
     found = []
-    for order in (_cheapest, _largest):
-        ordered = _affordable(sorted(candidates, key=order), allowance)
+    orders = (cheapest, _largest, _whole) if any(item.holder.repeats for item in candidates) else (cheapest, _largest)
+    for order in orders:
+        ordered = affordable(sorted(candidates, key=order), allowance)
         if not ordered or not suffices(ordered):
             continue
         found.append(give_back(ordered[: _shortest(ordered, suffices)], suffices))
@@ -46,7 +47,7 @@ def _shortest(ordered: list[Candidate], suffices: Suffices) -> int:
     return low
 
 
-def _affordable(ordered: list[Candidate], allowance: Callable[[Key], int]) -> list[Candidate]:
+def affordable(ordered: Sequence[Candidate], allowance: Allowance) -> list[Candidate]:
     """Those that may all go together, earlier ones first."""
     total: Charges = {}
     kept = []
@@ -58,7 +59,7 @@ def _affordable(ordered: list[Candidate], allowance: Callable[[Key], int]) -> li
     return kept
 
 
-def _cheapest(item: Candidate) -> tuple[object, ...]:
+def cheapest(item: Candidate) -> tuple[object, ...]:
     holder = item.holder
     return bool(holder.pods), holder.priority, len(holder.pods), -holder.since, holder.devices, holder.uid
 
@@ -66,3 +67,7 @@ def _cheapest(item: Candidate) -> tuple[object, ...]:
 def _largest(item: Candidate) -> tuple[object, ...]:
     holder = item.holder
     return bool(holder.pods), -item.amount / max(1, len(holder.pods)), holder.priority, -holder.since, holder.uid
+
+
+def _whole(item: Candidate) -> tuple[object, ...]:
+    return not item.holder.repeats, *_largest(item)

@@ -1,7 +1,8 @@
 """Holders: who would give devices back if they went. Values and an index by node; who is chosen among them is `victims`.
 
-A holder is what goes together: all claims of one pod, or, where pods share claims, all these pods and all their claims. So no claim
-and no pod is in two holders.
+A holder is what goes together: all claims of one pod, or, where pods share claims, all these pods and all their claims, or all members
+of a gang. So no claim and no pod is in two holders, but for gangs that can spare members: each of these is a holder, and so is the
+whole gang (`Spare` keeps both from being chosen).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from dra_operator.api.meta import Key
 
 #: A victim's place in the order of preference, as far as it concerns the victim alone: pods, freed, priority, -since, devices, UID.
 Rank = tuple[int, int, int, float, int, str]
@@ -34,6 +37,14 @@ class PodRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """Members that a gang can spare: `room` of them in all may go before the rest must go too."""
+
+    gang: Key
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """One potential victim.
 
@@ -41,6 +52,9 @@ class Holder:
     none where the claims (bare or not reserved) are deallocated without eviction. `priority`: the highest base priority among its
     pods and claims. `since`: when it started, in seconds since the epoch. `devices`: how many it holds in all, on this node and
     others; shares count one each. `preemptible`: False as well for what is on its way out already.
+
+    `spares`: how many of the members that gangs can spare it is; a whole gang counts as all of them, so it is never chosen beside one
+    of its members. `repeats`: what it has is in other holders as well.
     """
 
     key: tuple[object, ...]
@@ -51,6 +65,8 @@ class Holder:
     since: float
     devices: int
     preemptible: bool = True
+    spares: tuple[tuple[Spare, int], ...] = ()
+    repeats: bool = False
     rank: Rank = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +107,10 @@ class HolderIndex:
         distinct = self._homes[holder.uid] = tuple(dict.fromkeys(homes))
         for home in distinct:
             self._place(home)[holder.uid] = holder
+
+    def get(self, uid: str) -> Holder | None:
+        homes = self._homes.get(uid)
+        return self._place(homes[0]).get(uid) if homes else None
 
     def drop(self, uid: str) -> None:
         for home in self._homes.pop(uid, ()):

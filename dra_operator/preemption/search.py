@@ -7,7 +7,7 @@ the allocator to say, with the victims' claims released. The search ends when no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -20,7 +20,7 @@ from dra_operator.preemption.budgets import Budgets, Refusal
 from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_equals, cost
 from dra_operator.preemption.fill import fill, give_back
 from dra_operator.preemption.ground import Ground, ground_of
-from dra_operator.preemption.holders import Holder, Holders, PodRef
+from dra_operator.preemption.holders import Holder, Holders, PodRef, Spare
 from dra_operator.preemption.site import Candidate, Charges, Site, TooMany, make_site
 
 #: Sets that are tried out with the allocator before the search stops comparing sets and fills instead.
@@ -290,12 +290,11 @@ class Search:
     def _charges_of(self, holder: Holder) -> Charges | None:
         """What evicting the holder takes from which budget; None if the budgets forbid it whatever else is chosen."""
         if holder.uid not in self._charges:
-            self._charges[holder.uid] = charges_of(holder.pods, self._terms.budgets)
+            self._charges[holder.uid] = charges_of(holder, self._terms.budgets)
         return self._charges[holder.uid]
 
-    def _allowance(self, key: Key) -> int:
-        assert self._terms.budgets is not None
-        return self._terms.budgets.allowance(key)
+    def _allowance(self, key: Key | Spare) -> int:
+        return allowance(key, self._terms.budgets)
 
     @property
     def _inventory(self) -> Inventory:
@@ -305,10 +304,16 @@ class Search:
 _NOTHING: Charges = {}
 
 
-def charges_of(pods: Sequence[PodRef], budgets: Budgets | None) -> Charges | None:
+def charges_of(holder: Holder, budgets: Budgets | None) -> Charges | None:
+    """What the holder's going takes of budgets and of gangs; None if that forbids it whatever else is chosen."""
+    disruptions = disruptions_of(holder.pods, budgets) if budgets else _NOTHING
+    if disruptions is None or not holder.spares:
+        return disruptions
+    return {**disruptions, **dict(holder.spares)}
+
+
+def disruptions_of(pods: Sequence[PodRef], budgets: Budgets) -> Charges | None:
     """The disruptions that evicting all of these takes; None if the budgets forbid it."""
-    if not budgets:
-        return _NOTHING
     charges: Charges = {}
     for pod in pods:
         key = budgets.charged(pod)
@@ -316,7 +321,19 @@ def charges_of(pods: Sequence[PodRef], budgets: Budgets | None) -> Charges | Non
             return None
         if key is not None:
             charges[key] = charges.get(key, 0) + 1
-    return None if any(count > budgets.allowance(key) for key, count in charges.items()) else charges
+    return None if any(count > allowance(key, budgets) for key, count in charges.items()) else charges
+
+
+def protected(holders: Iterable[Holder], budgets: Budgets | None) -> frozenset[str]:
+    """The UIDs of those whose eviction a disruption budget counts."""
+    return frozenset(holder.uid for holder in holders if budgets and disruptions_of(holder.pods, budgets) != {})
+
+
+def allowance(key: Key | Spare, budgets: Budgets | None) -> int:
+    """How much may be charged in all."""
+    if isinstance(key, Spare):
+        return key.room
+    return 0 if budgets is None else budgets.allowance(key)
 
 
 def _bound(need: int, near: list[Holder], far: list[Holder], name: str) -> Bound | None:

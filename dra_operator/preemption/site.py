@@ -16,13 +16,16 @@ from dra_operator.inventory.views import NodeRecord
 from dra_operator.preemption.criteria import Bound, bound
 from dra_operator.preemption.floor import Held, floor
 from dra_operator.preemption.ground import Ground
-from dra_operator.preemption.holders import Holder
+from dra_operator.preemption.holders import Holder, Spare
 
 #: So many sets of one size are compared on one node; beyond that, `fill` is used there.
 SETS = 2_000
 
-#: Budgets that an eviction takes a disruption from, and how many.
-Charges = dict[Key, int]
+#: What a holder's going takes from which disruption budget, or of the members that a gang can spare.
+Charges = dict[Key | Spare, int]
+
+#: How much of that there is.
+Allowance = Callable[[Key | Spare], int]
 
 
 class TooMany(Exception):
@@ -65,10 +68,10 @@ class Site:
             at_least=max(at_least, self.floor),
         )
 
-    def sets(self, pods: int, limit: int, allowance: Callable[[Key], int]) -> list[tuple[Candidate, ...]]:
+    def sets(self, pods: int, limit: int, allowance: Allowance) -> list[tuple[Candidate, ...]]:
         """All sets with exactly so many pods, at most `limit` victims, enough devices and within the budgets. Raises TooMany."""
         found: list[tuple[Candidate, ...]] = []
-        for chosen in _subsets(self.candidates, pods, limit, self.need, allowance):
+        for chosen in subsets(self.candidates, pods, limit, self.need, allowance):
             found.append(chosen)
             if len(found) > SETS:
                 raise TooMany
@@ -101,7 +104,8 @@ def make_site(
             item.amount = 1
     site = Site(record, ground, candidates, roomy, need)
     if not ground.table.plain and not ground.hidden and candidates:
-        found = floor(trial.plan, ground.table, trial.start(record), [item.held for item in candidates])
+        held = [item.held for item in candidates if not item.holder.repeats]
+        found = floor(trial.plan, ground.table, trial.start(record), held)
         if found is None:
             return None
         site.floor = found
@@ -156,10 +160,10 @@ def _take(use: Use, record: NodeRecord, position: int) -> tuple[int, ...] | None
     return tuple(share[name].nano if name in share else 0 for name, _ in record.view.kinds[position].sizes)
 
 
-def _subsets(
-    candidates: Sequence[Candidate], pods: int, limit: int, need: int, allowance: Callable[[Key], int]
+def subsets(
+    candidates: Sequence[Candidate], pods: int, limit: int, need: int, allowance: Allowance
 ) -> Iterator[tuple[Candidate, ...]]:
-    """Depth first, one candidate after another; a branch is left where what remains cannot be enough."""
+    """Sets with exactly so many pods. Depth first, one candidate after another; a branch is left where what remains cannot be enough."""
     count = len(candidates)
     amount_from, pods_from, freed_from = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
     for index in range(count - 1, -1, -1):
@@ -187,8 +191,8 @@ def _subsets(
     return walk(0, pods, limit, need)
 
 
-def within(chosen: Iterable[Candidate], allowance: Callable[[Key], int]) -> bool:
-    """May all of these be evicted, as far as the budgets go?"""
+def within(chosen: Iterable[Candidate], allowance: Allowance) -> bool:
+    """May all of these go, as far as budgets and the gangs they are in allow?"""
     total: Charges = {}
     for item in chosen:
         for key, count in item.charges.items():

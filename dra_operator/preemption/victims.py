@@ -5,7 +5,7 @@ Decides nothing about when to preempt, and evicts nobody: holds, evictions and w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.criteria import for_eviction
 from dra_operator.preemption.ground import Ground
 from dra_operator.preemption.holders import Holder, Holders
-from dra_operator.preemption.search import Fits, Found, Search, Terms, charges_of
+from dra_operator.preemption.search import Fits, Found, Search, Terms, protected
 
 #: More victims than any cluster has.
 _NO_LIMIT = 1 << 30
@@ -113,10 +113,9 @@ class _Choice:
         if not isinstance(solution, Solved):
             message = solution.message if isinstance(solution, Failed) else "the allocator finds no solution after all"
             return NoVictims((message,), found.node, found.holders)
-        protected = frozenset(
-            holder.uid for holder in found.holders if charges_of(holder.pods, self.terms.budgets) != {}
+        return Victims(
+            solution.node, for_eviction(found.holders, protected(found.holders, self.terms.budgets)), solution
         )
-        return Victims(solution.node, for_eviction(found.holders, protected), solution)
 
     # -- why not ---------------------------------------------------------------------------------------------------
 
@@ -140,7 +139,9 @@ class _Choice:
             search = self._search(terms)
             found = search.run()
         if found is not None:
-            return NoVictims(tuple(self._broken_by(found)), found.node, found.holders)
+            assert self.terms.budgets is not None
+            broken = reasons(found.holders, self.terms.budgets, self.terms.max_victims)
+            return NoVictims(tuple(broken), found.node, found.holders)
         if not search.any_below:
             return NoVictims((f"nothing of priority {limit} or lower holds a device on a node it could use",))
         if "fits" in search.kept_back:
@@ -152,18 +153,18 @@ class _Choice:
             return NoVictims((f"no victims found within {self.problem.work_budget} steps of search",))
         return NoVictims((f"it would not fit even if everything of priority {limit} or lower gave way",))
 
-    def _broken_by(self, found: Found) -> Iterator[str]:
-        """The rules that this set of victims breaks."""
-        fixed = [holder for holder in found.holders if not holder.preemptible]
-        if fixed:
-            names = "; ".join(str(holder) for holder in fixed[:3]) + ("; …" if len(fixed) > 3 else "")
-            yield f"not preemptible: {names}"
-        assert self.terms.budgets is not None
-        for refusal in self.terms.budgets.allows([pod for holder in found.holders for pod in holder.pods]):
-            yield str(refusal)
-        count = found.cost.pods + found.cost.freed
-        if count > self.terms.max_victims:
-            yield f"it would take {count} victim{'' if count == 1 else 's'}, and the policy allows {self.terms.max_victims}"
+
+def reasons(holders: Sequence[Holder], budgets: Budgets, max_victims: int) -> Iterator[str]:
+    """The rules that having all of these go would break."""
+    fixed = [holder for holder in holders if not holder.preemptible]
+    if fixed:
+        names = "; ".join(str(holder) for holder in fixed[:3]) + ("; …" if len(fixed) > 3 else "")
+        yield f"not preemptible: {names}"
+    for refusal in budgets.allows([pod for holder in holders for pod in holder.pods]):
+        yield str(refusal)
+    count = sum(max(1, len(holder.pods)) for holder in holders)
+    if count > max_victims:
+        yield f"it would take {count} victim{'' if count == 1 else 's'}, and the policy allows {max_victims}"
 
 
 def _anywhere(node: str, gone: frozenset[str]) -> bool:

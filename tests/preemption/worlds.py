@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dra_operator.allocator import Problem, Strategy, validate
 from dra_operator.api.claims import Allocation, DeviceClass, DeviceResult, ResourceClaim, quantity
 from dra_operator.api.core import Node
+from dra_operator.api.meta import Key
 from dra_operator.api.slices import ResourceSlice
-from dra_operator.inventory import DeviceId, Inventory
+from dra_operator.inventory import Inventory
 from dra_operator.preemption.budgets import Budgets
-from dra_operator.preemption.holders import Holder, HolderIndex, PodRef
+from dra_operator.preemption.holders import Holder, HolderIndex, PodRef, Spare
 from dra_operator.preemption.victims import NoVictims, Victims, choose
 
 DRIVER = "gpu.example.com"
@@ -86,6 +88,7 @@ class World:
         cpu: tuple[str, int] | None = None,
         running: bool = True,
         ready: bool = True,
+        spares: tuple[tuple[Spare, int], ...] = (),
     ) -> World:
         """`devices` are "pool/device"; `share`: consumed capacity of each. `cpu`: (node, amount) of each of its pods."""
         results = []
@@ -107,16 +110,40 @@ class World:
         for ref in refs:
             if cpu is not None:
                 self.cpu_of[ref.uid] = cpu
-        holder = Holder(("pod", name), name, (claim,), refs, priority, since, len(devices), preemptible)
-        self.holders[name] = holder
+        holder = Holder(("pod", name), name, (claim,), refs, priority, since, len(devices), preemptible, spares)
         self.inventory.refresh()
-        homes = []
-        for text in devices:
-            pool, device = text.split("/")
-            offer = self.inventory.offer(DeviceId(DRIVER, pool, device))
-            homes.append(None if offer is None else offer.home)
-        self.index.put(holder, homes)
+        self._put(holder)
         return self
+
+    def gang(self, name: str, *members: str, spare: int) -> World:
+        """These holders are one gang, of which `spare` may go without the rest."""
+        some = [self.holders[member] for member in members]
+        room = Spare(Key("team", name), spare)
+        for holder in some:
+            self.holders.pop(holder.uid)
+            self.index.drop(holder.uid)
+            if spare:
+                self._put(replace(holder, spares=((room, 1),)))
+        whole = Holder(
+            ("group", name),
+            name,
+            tuple(claim for holder in some for claim in holder.claims),
+            tuple(pod for holder in some for pod in holder.pods),
+            max(holder.priority for holder in some),
+            min(holder.since for holder in some),
+            sum(holder.devices for holder in some),
+            all(holder.preemptible for holder in some),
+            ((room, spare),) if spare else (),
+            bool(spare),
+        )
+        self._put(whole)
+        return self
+
+    def _put(self, holder: Holder) -> None:
+        self.holders[holder.uid] = holder
+        uses = (use for claim in holder.claims for use in self.inventory.usage.by_claim[claim])
+        offers = [self.inventory.offer(use.device) for use in uses]
+        self.index.put(holder, [None if offer is None else offer.home for offer in offers])
 
     def budget(self, name: str, allowed: int, labels: dict[str, str] | None, **more: Any) -> World:
         status = {"disruptionsAllowed": allowed, "observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1}

@@ -31,7 +31,7 @@ from dra_operator.engine.decisions import Outcome, WriteClaimStatus, WriteReport
 from dra_operator.engine.detailing import Details
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.settings import EngineSettings
-from dra_operator.explain.drafts import BRIEF, THOROUGH, Effort
+from dra_operator.explain.bench import BRIEF, THOROUGH, Effort
 from dra_operator.explain.explaining import explain
 from dra_operator.explain.situation import Holding, Situation
 from dra_operator.inventory import Inventory

@@ -251,7 +251,7 @@ def _unsolved(
 def _apart(count: int, most: int) -> str:
     if count == 1:
         return "it has a place by itself, but not with the members placed before"
-    return f"each of {count} members has a place by itself, but at most {most} have room together"
+    return f"each of {count} members has a place by itself, but at most {most} {'has' if most == 1 else 'have'} room together"
 
 
 def _together(

@@ -16,6 +16,7 @@ from dra_operator.explain.explanation import (
     Step,
     counted,
     listed,
+    on_nodes,
 )
 
 #: Details shown of one step; how many more there are is said.
@@ -111,7 +112,8 @@ def _explained(explanation: Explanation) -> list[Tree]:
     if explanation.fixes:
         fixes = Tree(("what would fix it", "bold"), (" (cheapest first; each was tried)", "dim"))
         for fix in explanation.fixes:
-            on = f", then it fits node {fix.node}" if fix.node and f"node {fix.node}" not in fix.text else ""
+            where = on_nodes(fix.nodes)
+            on = f", then it fits {where}" if fix.nodes and where not in fix.text else ""
             fixes.add((fix.text, "green"), on if fix.kind != "new node" else "")
         trees.append(fixes)
     return trees
@@ -120,9 +122,10 @@ def _explained(explanation: Explanation) -> list[Tree]:
 def _request(item: RequestExplanation) -> Tree:
     wanted = "all devices" if item.wanted is None else counted(item.wanted, "device")
     together = " on one node" if item.wanted != 1 else ""
+    like = f" and of {counted(item.members - 1, 'member')} like it" if item.members > 1 else ""
     tree = Tree(
         (f"request {item.request}", "bold"),
-        f" of claim {item.claim}: {wanted} of class {item.device_class}{together}",
+        f" of claim {item.claim}{like}: {wanted} of class {item.device_class}{together}",
     )
     width = len(str(item.devices))
     tree.add(f"{item.devices:>{width}} published")

@@ -15,7 +15,7 @@ from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.explaining import Explainer
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
-from dra_operator.explain.drafts import BRIEF
+from dra_operator.explain.bench import BRIEF
 from dra_operator.explain.explaining import explain
 from dra_operator.explain.explanation import REPORT, Explanation, explanation_dict
 from dra_operator.explain.situation import Situation
@@ -81,7 +81,7 @@ class Details:
         self._free = max(self._free, now) + spacing
         if len(self._known) >= _KEPT:
             self._known.clear()
-        situation = _anonymous(self._explainer.situation(unit, now, None))
+        situation = _anonymous(self._explainer.situations.of(unit, now, None))
         explanation = explain(situation, BRIEF)
         told = tuple(_of_claim(explanation, number) for number in range(len(names)))
         known = self._known[key] = _Known(self._state.moment, now, told)
@@ -104,7 +104,7 @@ class Details:
         )
 
     def _template(self, seen: SeenClaim) -> str:
-        origin = self._explainer.origin(seen)
+        origin = self._explainer.situations.origin(seen)
         return "" if origin.startswith("ResourceClaim ") else origin
 
     def _pod_signature(self, pod: Pod, now: float) -> Hashable:

@@ -27,7 +27,7 @@ from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State
 from dra_operator.engine.writes import Effect
 from dra_operator.explain.account import Account
-from dra_operator.explain.drafts import THOROUGH
+from dra_operator.explain.bench import THOROUGH
 from dra_operator.queue.units import Unit
 
 #: The kinds that must have been listed before anything is decided.

@@ -128,6 +128,13 @@ class GangPlacer:
                 found.setdefault(solved.node, []).append(party)
         return found
 
+    def joint(
+        self, unit: Unit, pod: Pod | None, now: float, forbidden: frozenset[DeviceId]
+    ) -> tuple[Terms, list[Party], JointProblem]:
+        """The problem that `place` solves, for explanations. Raises InvalidConstraints."""
+        terms, parties = self._gangs.prepare(unit, pod, now, _NOBODY, forbidden)
+        return terms, parties, self._gangs.problem(terms, parties)
+
     def candidates(self, unit: Unit) -> list[Candidates]:
         """What the unit's members could use, each sort once; empty if that cannot be said."""
         parties = self._gangs.parties(unit, None, _NOBODY)

@@ -99,7 +99,11 @@ class Placer:
     def candidate_nodes(self, unit: Unit, pod: Pod | None) -> list[str] | None:
         """The nodes that its allocated claims and its own affinity leave; None for all."""
         seen = [self._state.view.claims[key].claim.allocation for key in unit.claims]
-        return self._problems.candidates(pod, [allocation for allocation in seen if allocation is not None])
+        return self.nodes_left(pod, [allocation for allocation in seen if allocation is not None])
+
+    def nodes_left(self, pod: Pod | None, fixed: list[Allocation]) -> list[str] | None:
+        """The nodes that these allocations and the pod's own affinity leave; None for all."""
+        return self._problems.candidates(pod, fixed)
 
     def constraints(self, unit: Unit, pod: Pod | None) -> tuple[UnitConstraint, ...]:
         """Those across its unallocated claims; none if its annotation cannot be followed (`place` says so)."""

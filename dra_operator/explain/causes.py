@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from dra_operator.allocator import Trial
 from dra_operator.allocator.plan import Requirement, Rule
+from dra_operator.explain.bench import Bench
 from dra_operator.explain.constraintchanges import without_unit_constraint
-from dra_operator.explain.drafts import Bench, Draft
-from dra_operator.explain.explanation import Cause, RequestExplanation, Step, counted, listed
+from dra_operator.explain.drafts import Draft
+from dra_operator.explain.explanation import Cause, RequestExplanation, Step, counted, listed, on_nodes
 from dra_operator.explain.looking import Look
 from dra_operator.explain.releases import Release
 from dra_operator.explain.workloads import update_of
@@ -94,7 +95,7 @@ def _scattered(look: Look) -> Iterator[Cause]:
                 place.spot.usable[way.index].bit_count() >= (1 if way.all else way.count) for way in requirement.ways
             )
         }
-        where.append((requirement.name, names))
+        where.append((_named(look, requirement), names))
     everywhere = set.intersection(*(names for _, names in where)) if where else set()
     if len(where) > 1 and not everywhere:
         parts = ", ".join(f"{name} on {counted(len(names), 'node')}" for name, names in where)
@@ -112,7 +113,7 @@ def by_constraints(look: Look, bench: Bench) -> Iterator[Cause]:
         if bench.fits(draft) is None:
             continue
         count = bench.places_fitting(draft)
-        names = listed([requirement.name for requirement in look.plan.requirements if _under(look, rule, requirement)])
+        names = listed([_named(look, each) for each in look.plan.requirements if _under(look, rule, each)])
         attribute = rule.attributes[0].rpartition("/")[2]
         full = "" if attribute == rule.attributes[0] else f" ({rule.attributes[0]})"
         have = "has them" if count == 1 else "have them"
@@ -121,6 +122,13 @@ def by_constraints(look: Look, bench: Bench) -> Iterator[Cause]:
         else:
             text = f"no node has devices for {names} on one {attribute}{full}: {counted(count, 'node')} {have}, on different ones"
         yield Cause("constraint", text)
+
+
+def _named(look: Look, requirement: Requirement) -> str:
+    """With its claim where there are several."""
+    claims = look.situation.problem.claims
+    claim = requirement.ways[0].claim
+    return requirement.name if len(claims) == 1 else f"{requirement.name} of claim {claims[claim].meta.name}"
 
 
 def _under(look: Look, rule: Rule, requirement: Requirement) -> bool:
@@ -147,9 +155,11 @@ def by_releases(look: Look, found: list[Release], kinds: set[str]) -> Iterator[C
             update = update_of(look.situation.pod)
             yield Cause(
                 "rolling update",
-                f"the devices on node {release.node} are kept by {names}, an older pod of its own {update}: the update starts new "
+                f"the devices on {on_nodes(release.nodes)} are kept by {names}, an older pod of its own {update}: the update starts new "
                 "pods before old ones end, so neither can go on",
             )
         elif release.kind == "idle":
             why = "; ".join(dict.fromkeys(holder.idle for holder in release.holders))
-            yield Cause("idle", f"the devices on node {release.node} are kept by {names}, and nobody needs them: {why}")
+            yield Cause(
+                "idle", f"the devices on {on_nodes(release.nodes)} are kept by {names}, and nobody needs them: {why}"
+            )

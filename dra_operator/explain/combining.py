@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from dra_operator.explain.bench import Bench, Fits
 from dra_operator.explain.changes import Change
-from dra_operator.explain.drafts import Bench, Draft
+from dra_operator.explain.drafts import Draft
 from dra_operator.explain.looking import Look
 from dra_operator.explain.releases import Release, holders_on
 from dra_operator.inventory.views import NodeRecord
@@ -29,7 +30,7 @@ class Combination:
 
     changes: tuple[Change, ...]
     draft: Draft
-    node: str | None
+    fits: Fits
 
 
 def combine(bench: Bench, look: Look, changes: Iterable[Change]) -> Combination | None:
@@ -40,7 +41,7 @@ def combine(bench: Bench, look: Look, changes: Iterable[Change]) -> Combination 
     if found is None:
         for record in _roomiest(look):
             holders = [
-                Release("free", record.name, (holder,)).change(look.situation) for holder in holders_on(look, record)
+                Release("free", (record.name,), (holder,)).change(look.situation) for holder in holders_on(look, record)
             ]
             everything = [*strongest, *holders]
             found = _minimal(everything, versions, partial(_fits_on, bench, record))
@@ -50,7 +51,7 @@ def combine(bench: Bench, look: Look, changes: Iterable[Change]) -> Combination 
         return None
     draft = _drafted(bench, found)
     fits = None if draft is None else bench.fits(draft)
-    return None if draft is None or fits is None else Combination(tuple(found), draft, fits.node)
+    return None if draft is None or fits is None else Combination(tuple(found), draft, fits)
 
 
 def _by_subject(changes: Iterable[Change]) -> dict[str, list[Change]]:

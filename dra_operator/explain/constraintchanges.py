@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 from dra_operator.allocator import UnitConstraint
 from dra_operator.allocator.plan import Way
@@ -12,6 +13,7 @@ from dra_operator.api.claims import DeviceConstraint
 from dra_operator.explain.changes import TRIED, Asked, Change
 from dra_operator.explain.drafts import Apply, Draft
 from dra_operator.explain.looking import bits_of
+from dra_operator.explain.situation import Waiver
 from dra_operator.inventory.pools import Offer
 
 #: Kinds of nodes whose devices are asked for other attributes.
@@ -38,12 +40,13 @@ def constraint_changes(asked: Asked) -> Iterator[Change]:
                     _with_constraint(claim, constraint, partial(_matching, attribute=attribute)),
                     f"{about}/{attribute}",
                 )
-    for unit_constraint in asked.look.situation.problem.constraints:
+    situation = asked.look.situation
+    for unit_constraint, waiver in zip_longest(situation.problem.constraints, situation.waivers):
         if unit_constraint.required:
             word, attribute = "different" if unit_constraint.distinct else "one", unit_constraint.attributes[0]
             text = f"drop the constraint across the claims that asks for {word} {attribute}"
-            apply = partial(without_unit_constraint, constraint=unit_constraint)
-            yield Change("constraint", text, apply, f"unit/{attribute}/drop", 1.0)
+            apply = partial(without_unit_constraint, constraint=unit_constraint, waiver=waiver)
+            yield Change("constraint", waiver.text if waiver else text, apply, f"unit/{attribute}/drop", 1.0)
 
 
 def constraint_text(constraint: DeviceConstraint) -> str:
@@ -53,9 +56,10 @@ def constraint_text(constraint: DeviceConstraint) -> str:
     return f"{kind} {constraint.match_attribute or constraint.distinct_attribute}{over}"
 
 
-def without_unit_constraint(draft: Draft, constraint: UnitConstraint) -> Draft:
+def without_unit_constraint(draft: Draft, constraint: UnitConstraint, waiver: Waiver | None = None) -> Draft:
     rest = tuple(item for item in draft.problem.constraints if item is not constraint)
-    return replace(draft, problem=replace(draft.problem, constraints=rest))
+    edits = draft.edits if waiver is None else (*draft.edits, waiver.edit)
+    return replace(draft, problem=replace(draft.problem, constraints=rest), edits=edits)
 
 
 def _with_constraint(

@@ -1,26 +1,17 @@
-"""Drafts: the unit's problem with something changed, and whether it then fits.
-
-A draft is only ever tried on the snapshot and taken back; nothing of it stays but the answer.
-"""
+"""Drafts: the unit's problem with something changed. Values only; `bench` finds out whether the unit then fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dra_operator.allocator import Failed, Problem, Solved, Strategy, Trial, attempt, solve, trial
-from dra_operator.allocator.memory import memory_of
+from dra_operator.allocator import Problem
+from dra_operator.allocator.joint import JointProblem
 from dra_operator.allocator.plan import Way
-from dra_operator.api.claims import Allocation, ClaimSpec, DeviceClass, RequestDetail
+from dra_operator.api.claims import ClaimSpec, DeviceClass, RequestDetail
 from dra_operator.api.core import Pod
-from dra_operator.api.taints import Toleration
 from dra_operator.explain.explanation import Edit
-from dra_operator.explain.looking import Look, Place
-from dra_operator.explain.situation import NONE_GONE, NodeFit, Situation
-from dra_operator.inventory.snapshot import Revert
-from dra_operator.inventory.views import NodeRecord
-from dra_operator.queue.nodefit import UNSCHEDULABLE
+from dra_operator.explain.situation import NONE_GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +19,8 @@ class Draft:
     """`classes`: those that are changed or new. `released`: UIDs of claims taken as free, `gone`: UIDs of pods taken as gone.
 
     `another_node`: on one more node like one of those there are, empty. `uncordoned`: nodes taken as open. `edits`: what was
-    changed that is neither in a claim nor in a class.
+    changed that is neither in a claim nor in a class. Of a gang: `pods` that are changed, by member, `joint` where what ties the
+    members together is changed, and `least` where it needs fewer members (0: where they need not be a gang).
     """
 
     problem: Problem
@@ -39,6 +31,9 @@ class Draft:
     another_node: bool = False
     uncordoned: frozenset[str] = frozenset()
     edits: tuple[Edit, ...] = ()
+    pods: Mapping[int, Pod] = field(default_factory=dict)
+    joint: JointProblem | None = None
+    least: int | None = None
 
     @property
     def helps_others(self) -> bool:
@@ -94,272 +89,3 @@ def both(first: Apply, second: Apply) -> Apply:
         return None if changed is None else second(changed)
 
     return apply
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much work looking for fixes may be. `drafts` are tried at most, each on `spots` kinds of nodes, with `steps` of search.
-
-    `places`: nodes on which somebody's devices are freed to see whether that helps. `ahead`: units before it in the queue that are
-    served first by what comes free; if there are more of them, nothing is told of such changes. `learn`: may attributes be compared that
-    nobody compares so far? Equal nodes are told apart by them from then on, which a running operator does not want.
-    """
-
-    drafts: int
-    spots: int
-    steps: int
-    places: int
-    ahead: int
-    learn: bool
-
-
-#: Beside the allocation of others.
-BRIEF = Effort(drafts=32, spots=64, steps=10_000, places=4, ahead=8, learn=False)
-#: For somebody who asked.
-THOROUGH = Effort(drafts=240, spots=100_000, steps=100_000, places=16, ahead=64, learn=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Fits:
-    """The unit fits on `node` (None: bare claims with devices that any node reaches). `allocations` only where somebody asks for them."""
-
-    node: str | None
-    allocations: tuple[Allocation, ...] = ()
-
-
-class Bench:
-    """Tries drafts on the situation's snapshot. `left`: how many more may be tried."""
-
-    def __init__(self, situation: Situation, look: Look | None, effort: Effort) -> None:
-        self.situation, self.effort = situation, effort
-        self.snapshot = situation.snapshot
-        self.left = effort.drafts
-        self._groups = _groups(look.places) if look is not None else None
-        self.tried = 0
-        #: Nodes with devices that the draft under trial releases.
-        self._touched: tuple[str, ...] = ()
-        ahead = situation.ahead(effort.ahead + 1)
-        self.ahead = ahead[: effort.ahead]
-        self.crowded = len(ahead) > effort.ahead
-
-    @property
-    def start(self) -> Draft:
-        """Nothing changed."""
-        return Draft(self.situation.problem, self.situation.pod)
-
-    def fits(self, draft: Draft) -> Fits | None:
-        """Where the unit fits once changed; None if nowhere, or if that could not be found out."""
-        self.left -= 1
-        self.tried += 1
-        if draft.helps_others and self.crowded:
-            return None
-        found = self._solve(draft)
-        permits = self.situation.permits
-        if found is None or permits is None:
-            return found
-        return None if permits(draft.problem.claims, found.allocations, draft.released) else found
-
-    @property
-    def has_devices(self) -> bool:
-        """Does the unit fit as things are, but for budgets?"""
-        return self._solve(self.start) is not None
-
-    def _solve(self, draft: Draft) -> Fits | None:
-        with self._changed(draft) as problem:
-            if draft.another_node:
-                return self._on_another_node(problem, draft)
-            if problem.strategy is Strategy.FirstFit:
-                return self._first_fit(problem, draft)
-            asked = trial(problem, self.snapshot)
-            if isinstance(asked, Failed):
-                return None
-            try:
-                return self._search(asked, draft)
-            finally:
-                self._forget(problem)
-
-    def fits_on(self, draft: Draft, record: NodeRecord) -> bool:
-        """Does it fit on this node? Does not count as a draft tried."""
-        if self.misfits(draft, record.name) or (draft.helps_others and self.crowded):
-            return False
-        with self._changed(draft) as problem:
-            asked = trial(problem, self.snapshot)
-            return not isinstance(asked, Failed) and asked.fits(record)
-
-    def places_fitting(self, draft: Draft) -> int:
-        """On how many nodes it fits."""
-        count = 0
-        with self._changed(draft) as problem:
-            asked = trial(problem, self.snapshot)
-            if isinstance(asked, Failed):
-                return 0
-            for records in self._spots():
-                if asked.fits(records[0]):
-                    count += sum(not self.misfits(draft, record.name) for record in records)
-            self._forget(problem)
-        return count
-
-    def misfits(self, draft: Draft, node: str) -> bool:
-        """Whether the pod cannot run there, whatever devices there are."""
-        nodes = draft.problem.nodes
-        if nodes is not None and node not in nodes:
-            return True
-        if draft.pod is None or self.situation.misfit is None:
-            return False
-        return self.situation.misfit(_open_to(draft, draft.pod, node), node, draft.gone) is not None
-
-    def _search(self, asked: Trial, draft: Draft) -> Fits | None:
-        for number, records in enumerate(self._spots()):
-            if number >= self.effort.spots:
-                return None
-            if not asked.fits(records[0]):
-                continue
-            record = next((record for record in records if not self.misfits(draft, record.name)), None)
-            if record is not None:
-                return Fits(record.name, () if self.situation.permits is None else asked.allocations(record))
-        return None
-
-    def _spots(self) -> Iterator[list[NodeRecord]]:
-        """Nodes in the same state together. Those where something is released first, each by itself."""
-        inventory, touched = self.snapshot.inventory, self._touched
-        for name in touched:
-            yield [inventory.nodes[name]]
-        if self._groups is None:
-            yield from ([inventory.nodes[name] for name in state.nodes] for state in inventory.states.populated())
-            return
-        for records in self._groups:
-            rest = [record for record in records if record.name not in touched] if touched else records
-            if rest:
-                yield rest
-
-    def _first_fit(self, problem: Problem, draft: Draft) -> Fits | None:
-        found = attempt(replace(problem, fits=lambda name: not self.misfits(draft, name), cost=None), self.snapshot)
-        self._forget(problem)
-        return None if found is None else Fits(found.node, found.allocations)
-
-    def _on_another_node(self, problem: Problem, draft: Draft) -> Fits | None:
-        """On an empty node like one that exists; its devices must be its own, for only those would come with it."""
-        if self.situation.permits is not None:
-            return None  # nobody can tell which budgets devices count to that are not there
-        found = self._on_empty(problem, draft.pod)
-        self._forget(problem)
-        return found
-
-    def _on_empty(self, problem: Problem, pod: Pod | None, node: str | None = None) -> Fits | None:
-        misfit = self.situation.empty_misfit
-        found = solve(
-            replace(
-                problem,
-                nodes=None if node is None else [node],
-                fits=None if pod is None or misfit is None else lambda name: misfit(pod, name) is None,
-                cost=None,
-                forbidden=frozenset(),
-                ignore_usage=True,
-            ),
-            self.snapshot,
-        )
-        if not isinstance(found, Solved) or found.node is None:
-            return None
-        record = self.snapshot.inventory.nodes[found.node]
-        own = {tuple(offer.id) for offer in record.offers if offer.home == found.node}
-        taken = {(item.driver, item.pool, item.device) for each in found.allocations for item in each.results}
-        return Fits(found.node) if taken <= own else None
-
-    def nodes_needed(self, node: str) -> int:
-        """How many empty nodes like this one are enough for the unit, however those before it share in them."""
-        return 1 + sum(self._on_empty(other.problem, other.pod, node) is not None for other in self.ahead)
-
-    # -- changing and taking back ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _changed(self, draft: Draft) -> Iterator[Problem]:
-        problem = replace(draft.problem, work_budget=min(draft.problem.work_budget, self.effort.steps))
-        inventory = self.snapshot.inventory
-        before = {name: inventory.classes.get(name) for name in draft.classes}
-        if draft.classes:
-            # Specs of its own, so that what is known of the real ones, with the real classes, is not lost.
-            claims = tuple(replace(claim, spec=replace(claim.spec)) for claim in problem.claims)
-            problem = replace(problem, claims=claims)
-        self._touched = self._homes(draft.released)
-        reverts = [self.snapshot.release(uid) for uid in sorted(draft.released)]
-        inventory.classes.update(draft.classes)
-        try:
-            if draft.helps_others and not draft.another_node:
-                problem = self._serve_others(problem, draft, reverts)
-            yield problem
-        finally:
-            for name, device_class in before.items():
-                if device_class is None:
-                    del inventory.classes[name]
-                else:
-                    inventory.classes[name] = device_class
-            for revert in reversed(reverts):
-                revert()
-
-    def _serve_others(self, problem: Problem, draft: Draft, reverts: list[Revert]) -> Problem:
-        """Those before the unit get what they can use of the change; what was held for them is free then."""
-        for number, other in enumerate(self.ahead):
-            theirs = other.problem
-            if draft.classes:
-                theirs = replace(
-                    theirs, claims=tuple(replace(claim, spec=replace(claim.spec)) for claim in theirs.claims)
-                )
-            pod, misfit = other.pod, other.misfit
-            if pod is not None and misfit is not None:
-
-                def fits(name: str, pod: Pod = pod, misfit: NodeFit = misfit) -> bool:
-                    return misfit(_open_to(draft, pod, name), name, draft.gone) is None
-
-                theirs = replace(theirs, fits=fits, cost=None)
-            found = attempt(theirs, self.snapshot)
-            if draft.classes:
-                memory_of(self.snapshot.inventory).forget(theirs)
-            if found is not None:
-                for index, allocation in enumerate(found.allocations):
-                    reverts.append(self.snapshot.use(f"ahead {number}/{index}", allocation))
-                if other.held and problem.forbidden & other.held:
-                    problem = replace(problem, forbidden=problem.forbidden - other.held)
-        return problem
-
-    def _homes(self, claims: frozenset[str]) -> tuple[str, ...]:
-        inventory = self.snapshot.inventory
-        homes: dict[str, None] = {}
-        for uid in sorted(claims):
-            for use in inventory.usage.by_claim.get(uid, ()):
-                offer = inventory.offer(use.device)
-                record = None if offer is None or offer.home is None else inventory.nodes.get(offer.home)
-                if record is not None and record.state is not None:
-                    homes[record.name] = None
-        return tuple(homes)
-
-    def _forget(self, problem: Problem) -> None:
-        real = {id(claim.spec) for claim in self.situation.problem.claims}
-        if not all(id(claim.spec) in real for claim in problem.claims) or problem.constraints != (
-            self.situation.problem.constraints
-        ):
-            memory_of(self.snapshot.inventory).forget(problem)
-
-
-def _open_to(draft: Draft, pod: Pod, node: str) -> Pod:
-    """The pod as an uncordoned node sees it: one that does not mind the cordon."""
-    if node not in draft.uncordoned:
-        return pod
-    exists = Toleration(UNSCHEDULABLE.key, "Exists", "", UNSCHEDULABLE.effect, None)
-    return replace(pod, tolerations=(*pod.tolerations, exists))
-
-
-def _groups(places: list[Place]) -> list[list[NodeRecord]]:
-    """Nodes that share every answer, those that the unit can run on and with most to offer first."""
-    found: dict[int, list[Place]] = {}
-    for place in places:
-        found.setdefault(id(place.spot), []).append(place)
-    groups = sorted(
-        found.values(),
-        key=lambda group: (
-            all(place.misfit is not None for place in group),
-            -sum(mask.bit_count() for mask in group[0].spot.usable),
-            -sum(mask.bit_count() for mask in group[0].spot.fitting),
-            group[0].record.name,
-        ),
-    )
-    return [[place.record for place in group] for group in groups]

@@ -24,7 +24,12 @@ def edits_of(situation: Situation, draft: Draft) -> tuple[Edit, ...]:
         for index, expression in enumerate(device_class.selectors):
             if known is not None and known.selectors[index] != expression:
                 found.append(Edit(f"DeviceClass {name}", f"spec.selectors[{index}].cel.expression", expression))
-    return (*found, *draft.edits)
+    # Claims made from one template share its edits.
+    distinct: list[Edit] = []
+    for edit in (*found, *draft.edits):
+        if edit not in distinct:
+            distinct.append(edit)
+    return tuple(distinct)
 
 
 def _of_spec(origin: str, prefix: str, old: ClaimSpec, new: ClaimSpec) -> Iterator[Edit]:

@@ -8,19 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Failed, trial
+from dra_operator.explain.bench import Bench, Effort
 from dra_operator.explain.causes import by_constraints, by_releases, causes_of
 from dra_operator.explain.changes import Asked, Change
 from dra_operator.explain.conjuncts import kinds_of, terms_of
 from dra_operator.explain.constraintchanges import constraint_changes
 from dra_operator.explain.devicechanges import device_changes
-from dra_operator.explain.drafts import Bench, Draft, Effort
+from dra_operator.explain.drafts import Draft
 from dra_operator.explain.edits import edits_of
-from dra_operator.explain.explanation import Cause, Explanation, Fix, RequestExplanation, counted
+from dra_operator.explain.explanation import Cause, Explanation, Fix, counted, on_nodes
 from dra_operator.explain.fixes import Found, find_fixes, outranking
+from dra_operator.explain.gangs import look_at_gang
 from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import nearest
 from dra_operator.explain.podchanges import pod_changes
 from dra_operator.explain.releases import releases, within_quota
+from dra_operator.explain.requests import requests_of
 from dra_operator.explain.selectorchanges import class_names, selector_changes
 from dra_operator.explain.situation import Situation
 from dra_operator.explain.summary import blocker_of_failure
@@ -43,26 +46,15 @@ def explain(situation: Situation, effort: Effort | None = None) -> Explanation:
 
 def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
     """As `explain`, with the drafts that were solved for the fixes, in their order."""
+    if situation.gang is not None:
+        return _of_gang(situation, effort)
     asked = trial(situation.problem, situation.snapshot)
     if isinstance(asked, Failed):
         return _unplanned(situation, asked, effort)
     look = Look(situation, asked)
     kinds = kinds_of(look.inventory)
     terms = [terms_of(way, kinds) for way in look.plan.ways]
-    requests = tuple(
-        RequestExplanation(
-            claim=str(situation.problem.claims[way.claim].key),
-            request=way.name,
-            device_class=way.detail.device_class_name,
-            wanted=None if way.all else way.count,
-            devices=row.devices,
-            steps=row.steps(way, look.holder),
-            usable=row.usable,
-            most_on_a_node=row.most_on_a_node,
-            conjuncts=terms[way.index].counts(way),
-        )
-        for way, row in zip(look.plan.ways, look.rows, strict=True)
-    )
+    requests = requests_of(look, terms)
     nodes, more = nearest(look, _NEAREST)
     plain = tuple(causes_of(look, requests, asked))
     special: list[Cause] = []
@@ -70,7 +62,7 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
     if effort is not None:
         bench = Bench(situation, look, effort)
         fits = bench.fits(bench.start)
-        if fits is None:
+        if fits is None and situation.wrong is None:
             if bench.has_devices:
                 plain, nodes, more = (), (), 0  # a budget is all that is in the way
             if situation.blocker is not None and situation.blocker.reason == "WouldBeAllocated":
@@ -90,8 +82,15 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
             larger = [release.change(situation) for release in freed]
             found = find_fixes(bench, look, changes, larger)
             special += by_releases(look, freed, {item.fix.kind for item in found})
-        else:
-            where = "any node" if fits.node is None else f"node {fits.node}"
+        elif fits is not None and situation.wrong is not None:
+            # What its annotation asks for cannot be understood; without it nothing is in the way.
+            draft = replace(bench.start, edits=(situation.wrong.edit,))
+            found = [
+                Found.of(situation, Change("constraint", situation.wrong.text, lambda _: draft, "wrong"), draft, fits)
+            ]
+            plain, nodes, more = (), (), 0
+        elif fits is not None:
+            where = on_nodes(fits.nodes) if fits.nodes else "any node"
             plain, nodes, more = (Cause("fits", f"nothing keeps its devices from it: it fits {where}"),), (), 0
     causes = tuple(_ordered(situation, [*special, *plain]))
     explanation = Explanation(
@@ -106,6 +105,27 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
     return explanation, tuple(Proof(item.fix, item.draft) for item in found)
 
 
+def _of_gang(situation: Situation, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
+    findings = look_at_gang(situation, effort)
+    if isinstance(findings, Failed):
+        return _unplanned(situation, findings, effort)
+    gang, blocker = situation.gang, situation.blocker
+    if gang is not None and blocker is not None and blocker.reason == "GroupIncomplete":
+        text = f"ClaimGroup {gang.group} waits until it has enough members: {blocker.message}"
+        situation = replace(situation, blocker=replace(blocker, message=text))
+    causes = tuple(_ordered(situation, list(findings.causes)))
+    explanation = Explanation(
+        summary=_summary(situation, causes),
+        requests=findings.requests,
+        causes=causes,
+        nodes=findings.nodes,
+        more_nodes=findings.more_nodes,
+        fixes=tuple(item.fix for item in findings.found),
+        warnings=tuple(dict.fromkeys(text for look in findings.looks for text in _warnings(look))),
+    )
+    return explanation, tuple(Proof(item.fix, item.draft) for item in findings.found)
+
+
 def _unplanned(situation: Situation, failed: Failed, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
     """The claim or its class is wrong: nothing can be counted, but a class of a similar name may be meant."""
     blocker = blocker_of_failure(failed)
@@ -116,7 +136,7 @@ def _unplanned(situation: Situation, failed: Failed, effort: Effort | None) -> t
     changes = list(class_names(situation.snapshot.inventory, situation.problem.claims))
     found = find_fixes(bench, None, changes, ())
     proofs = tuple(Proof(item.fix, item.draft) for item in found if item.fix.kind == "class name")
-    if not proofs:
+    if not proofs and situation.gang is None:
         proofs = _with_another_class(situation, changes, effort)
     return Explanation(blocker.message, causes=causes, fixes=tuple(proof.fix for proof in proofs)), proofs
 
@@ -142,7 +162,9 @@ def _with_another_class(situation: Situation, changes: list[Change], effort: Eff
 
 
 #: What the unit says of itself goes first where it is for none of the reasons that are worked out here.
-_WORKED_OUT = frozenset({"", "NoDevices", "NoFittingNode", "Waiting", "SelectorError", "Held"})
+_WORKED_OUT = frozenset(
+    {"", "NoDevices", "NoFittingNode", "Waiting", "SelectorError", "Held", "GroupDoesNotFit", "NodeUnsuitable"}
+)
 
 
 def _ordered(situation: Situation, causes: list[Cause]) -> list[Cause]:

@@ -79,7 +79,7 @@ class RequestExplanation:
     """One request, or one alternative of a request with `firstAvailable`.
 
     `wanted` None: all devices that match. `usable`: devices that nothing but the combination with others keeps from being taken;
-    `most_on_a_node` of them are together. devices = the sum over `steps` + usable.
+    `most_on_a_node` of them are together. `members`: so many members of a gang ask for the same. devices = the sum over `steps` + usable.
     """
 
     claim: str
@@ -91,6 +91,7 @@ class RequestExplanation:
     usable: int
     most_on_a_node: int
     conjuncts: tuple[ConjunctCount, ...] = ()
+    members: int = 1
 
     @property
     def short(self) -> bool:
@@ -135,17 +136,19 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change after which the unit fits, found true by solving the changed problem. `edits` is the same for programs."""
+    """A change after which the unit fits on `nodes`, found true by solving the changed problem. `edits` is the same for programs."""
 
     kind: str
     text: str
     edits: tuple[Edit, ...] = ()
-    node: str | None = None
+    nodes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         result: dict[str, Any] = {"text": self.text, "verified": True, "kind": self.kind}
-        if self.node:
-            result["node"] = self.node
+        if len(self.nodes) == 1:
+            result["node"] = self.nodes[0]
+        elif self.nodes:
+            result["nodes"] = list(self.nodes)
         if self.edits:
             result["edits"] = [edit.to_dict() for edit in self.edits]
         return result
@@ -222,6 +225,8 @@ def request_dict(item: RequestExplanation, bounds: Bounds) -> dict[str, Any]:
         "usable": item.usable,
         "mostOnANode": item.most_on_a_node,
     }
+    if item.members > 1:
+        result["members"] = item.members
     heard = [each for each in item.conjuncts if each.rejects or bounds.silent]
     telling = sorted(heard, key=lambda each: -each.rejects)[: bounds.conjuncts]
     if telling:
@@ -273,6 +278,11 @@ def counted(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def on_nodes(names: Sequence[str]) -> str:
+    """ "node a", "nodes a, b"."""
+    return f"node{'' if len(names) == 1 else 's'} {listed(names)}"
 
 
 def listed(names: Sequence[str], shown: int = 4) -> str:

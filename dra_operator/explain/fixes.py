@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from dra_operator.explain.bench import Bench, Fits
 from dra_operator.explain.changes import Change
 from dra_operator.explain.combining import combine
-from dra_operator.explain.drafts import Bench, Draft, both
+from dra_operator.explain.drafts import Draft, both
 from dra_operator.explain.edits import edits_of
 from dra_operator.explain.explanation import COPIES, Edit, Fix, counted, listed
 from dra_operator.explain.looking import Look
@@ -28,22 +29,29 @@ class Found:
     draft: Draft
     cost: tuple[int, float, str]
 
+    @classmethod
+    def of(cls, situation: Situation, change: Change, draft: Draft, fits: Fits | None = None) -> Found:
+        nodes = () if fits is None else fits.nodes
+        return cls(Fix(change.kind, change.text, edits_of(situation, draft), nodes), draft, change.cost)
 
-def find_fixes(bench: Bench, look: Look | None, changes: Iterable[Change], larger: Iterable[Change]) -> list[Found]:
+
+def find_fixes(
+    bench: Bench, look: Look | None, changes: Iterable[Change], larger: Iterable[Change], *, pairs: bool = False
+) -> list[Found]:
     """Try `changes` one by one, then the `larger` ones that cost more; if none of them helps, several together."""
     situation = bench.situation
     # The same change of a class is proposed for each request of the class.
     changes = sorted({change.text: change for change in changes}.values(), key=lambda change: change.cost)
     found = _singles(bench, changes, reserve=bench.effort.drafts // 4)
     found += _singles(bench, larger, reserve=1)
-    if look is not None and not found:
+    if (look is not None or pairs) and not found:
         found += _pairs(bench, changes)
     if look is not None and not found:
         combination = combine(bench, look, changes)
         if combination is not None:
             text = ", and ".join(change.text for change in combination.changes)
             whole = replace(combination.changes[-1], text=text, size=float(len(combination.changes)))
-            found.append(_found(situation, whole, combination.draft, combination.node))
+            found.append(Found.of(situation, whole, combination.draft, combination.fits))
     if len(found) < _ENOUGH:
         found += _with_another_node(bench)
     return sorted(found, key=lambda item: item.cost)[:_ENOUGH]
@@ -61,7 +69,7 @@ def _singles(bench: Bench, changes: Iterable[Change], *, reserve: int) -> list[F
         fits = None if draft is None else bench.fits(draft)
         if draft is not None and fits is not None:
             helped.add(change.family)
-            found.append(_found(bench.situation, change, draft, fits.node))
+            found.append(Found.of(bench.situation, change, draft, fits))
     return found
 
 
@@ -80,7 +88,7 @@ def _pairs(bench: Bench, changes: list[Change]) -> list[Found]:
         if draft is not None and fits is not None:
             helped.add(about)
             change = replace(second, text=f"{first.text}, and {second.text}", size=first.size + second.size + 1)
-            found.append(_found(bench.situation, change, draft, fits.node))
+            found.append(Found.of(bench.situation, change, draft, fits))
     return found
 
 
@@ -98,22 +106,19 @@ def _by_cost(changes: list[Change]) -> Iterator[tuple[Change, Change]]:
     yield from sorted(pairs, key=lambda pair: (pair[1].cost[0] + pair[0].cost[0], pair[0].size + pair[1].size))
 
 
-def _found(situation: Situation, change: Change, draft: Draft, node: str | None) -> Found:
-    return Found(Fix(change.kind, change.text, edits_of(situation, draft), node), draft, change.cost)
-
-
 def _with_another_node(bench: Bench) -> list[Found]:
     """More nodes like one there is: one, and one more for each unit before this one that would take it."""
     draft = replace(bench.start, another_node=True)
     fits = bench.fits(draft)
-    if fits is None or fits.node is None:
+    if fits is None or not fits.nodes:
         return []
-    count = bench.nodes_needed(fits.node)
-    text = f"add a node like {fits.node}"
+    node = fits.nodes[0]
+    count = bench.nodes_needed(node)
+    text = f"add a node like {node}"
     if count > 1:
-        text = f"add {count} nodes like {fits.node}: {counted(count - 1, 'unit')} before it in the queue may take the others"
-    draft = replace(draft, edits=(Edit(f"Node {fits.node}", COPIES, count),))
-    return [_found(bench.situation, Change("new node", text, lambda _: draft, "new node"), draft, fits.node)]
+        text = f"add {count} nodes like {node}: {counted(count - 1, 'unit')} before it in the queue may take the others"
+    draft = replace(draft, edits=(Edit(f"Node {node}", COPIES, count),))
+    return [Found.of(bench.situation, Change("new node", text, lambda _: draft, "new node"), draft, fits)]
 
 
 def outranking(look: Look) -> list[Change]:

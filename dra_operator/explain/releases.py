@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from dra_operator.explain.bench import Bench
 from dra_operator.explain.changes import Change
-from dra_operator.explain.drafts import Bench, Draft
-from dra_operator.explain.explanation import Edit, listed
+from dra_operator.explain.drafts import Draft
+from dra_operator.explain.explanation import Edit, listed, on_nodes
 from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import by_distance
 from dra_operator.explain.situation import Holding, Situation
@@ -25,19 +26,19 @@ _QUOTA_USERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """These holders going makes the unit fit on `node`. `kind` is one of `changes.KINDS`."""
+    """These holders going makes the unit fit on `nodes`. `kind` is one of `changes.KINDS`."""
 
     kind: str
-    node: str
+    nodes: tuple[str, ...]
     holders: tuple[Holding, ...]
 
     @property
-    def rank(self) -> tuple[int, int, int, str]:
+    def rank(self) -> tuple[int, int, int, tuple[str, ...]]:
         return (
             len(self.holders),
             max(holder.priority for holder in self.holders),
             sum(len(holder.claims) for holder in self.holders),
-            self.node,
+            self.nodes,
         )
 
     @property
@@ -69,9 +70,13 @@ class Release:
             case "idle":
                 return f"delete {names}"
             case "preempt":
-                return f"free {names} on node {self.node}, of lower priority than {situation.priority}"
+                return f"free {names} on {on_nodes(self.nodes)}, of lower priority than {situation.priority}"
             case _:
-                return f"free {names} on node {self.node}" if self.node else f"free {names}, counted to the same quota"
+                return (
+                    f"free {names} on {on_nodes(self.nodes)}"
+                    if self.nodes
+                    else f"free {names}, counted to the same quota"
+                )
 
 
 def releases(look: Look, bench: Bench) -> list[Release]:
@@ -88,10 +93,10 @@ def releases(look: Look, bench: Bench) -> list[Release]:
             break
         if not bench.fits_on(_all_gone(bench.start, holders), record):
             continue
-        for kind, allowed in _allowed(look.situation, holders):
+        for kind, allowed in by_mildness(look.situation, holders):
             chosen = _fewest(bench, record, allowed)
             if chosen:
-                release = Release(kind, record.name, tuple(chosen))
+                release = Release(kind, (record.name,), tuple(chosen))
                 if kind not in best or release.rank < best[kind].rank:
                     best[kind] = release
     # What a milder kind does is no news from a harsher one.
@@ -107,17 +112,17 @@ def within_quota(bench: Bench, holders: Iterable[Holding]) -> list[Release]:
     chosen: list[Holding] = []
     for holder in sorted(holders, key=lambda holder: (not holder.idle, holder.priority, holder.name))[:_QUOTA_USERS]:
         chosen.append(holder)
-        release = Release("free", "", tuple(chosen))
+        release = Release("free", (), tuple(chosen))
         if bench.fits(release.draft(bench.start)) is not None:
             return [release]
     return []
 
 
 def _all_gone(start: Draft, holders: Iterable[Holding]) -> Draft:
-    return Release("free", "", tuple(holders)).draft(start)
+    return Release("free", (), tuple(holders)).draft(start)
 
 
-def _allowed(situation: Situation, holders: list[Holding]) -> Iterator[tuple[str, list[Holding]]]:
+def by_mildness(situation: Situation, holders: list[Holding]) -> Iterator[tuple[str, list[Holding]]]:
     """Holders by kind, those to go first in front: the mildest kind that suffices is asked for first."""
     ranked = sorted(holders, key=lambda holder: (not holder.idle, holder.priority, len(holder.claims), holder.name))
     idle = [holder for holder in ranked if holder.idle]

@@ -123,7 +123,7 @@ def _nearest_values(operator: str, bound: Any, values: Counter[Any]) -> list[Any
 def class_names(inventory: Inventory, claims: Iterable[ResourceClaim]) -> Iterator[Change]:
     """For classes that do not exist: those of a similar name."""
     known = sorted(inventory.classes)
-    for number, claim in enumerate(claims):
+    for claim in claims:
         details = (detail for request in claim.spec.requests for detail in request.details)
         for wrong in dict.fromkeys(detail.device_class_name for detail in details):
             if not wrong or wrong in inventory.classes:
@@ -131,25 +131,28 @@ def class_names(inventory: Inventory, claims: Iterable[ResourceClaim]) -> Iterat
             near = get_close_matches(wrong, known, TRIED, 0.5) or (known if len(known) == 1 else [])
             for rank, name in enumerate(near):
                 text = f"name class {name} instead of {wrong}"
-                yield Change("class name", text, _with_class(number, wrong, name), f"class/{wrong}/name", rank)
+                yield Change("class name", text, _with_class(wrong, name), f"class/{wrong}/name", rank)
 
 
-def _with_class(claim: int, wrong: str, name: str) -> Apply:
-    """Everywhere in the claim."""
+def _with_class(wrong: str, name: str) -> Apply:
+    """Everywhere in all claims."""
 
     def mended(detail: RequestDetail) -> RequestDetail:
         return replace(detail, device_class_name=name) if detail.device_class_name == wrong else detail
 
     def apply(draft: Draft) -> Draft:
-        spec = draft.spec(claim)
-        requests = tuple(
-            replace(
-                request,
-                exactly=None if request.exactly is None else mended(request.exactly),
-                first_available=tuple(map(mended, request.first_available)),
+        for claim in range(len(draft.problem.claims)):
+            spec = draft.spec(claim)
+            requests = tuple(
+                replace(
+                    request,
+                    exactly=None if request.exactly is None else mended(request.exactly),
+                    first_available=tuple(map(mended, request.first_available)),
+                )
+                for request in spec.requests
             )
-            for request in spec.requests
-        )
-        return draft.with_spec(claim, replace(spec, requests=requests))
+            if requests != spec.requests:
+                draft = draft.with_spec(claim, replace(spec, requests=requests))
+        return draft
 
     return apply

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dra_operator.allocator import Problem
+from dra_operator.allocator.joint import JointProblem
 from dra_operator.api.claims import Allocation, ResourceClaim
 from dra_operator.api.core import Pod
+from dra_operator.explain.explanation import Edit
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId, Snapshot
 from dra_operator.queue.nodefit import Misfit
@@ -67,12 +69,51 @@ def kept_for_nobody(_: DeviceId) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A unit before this one in the queue. `held`: devices set aside for it, free for others once it is served."""
+    """A unit before this one in the queue. `held`: devices set aside for it, free for others once it is served. `gang`: if it is one;
+    `problem` has the claims of all its members then."""
 
     problem: Problem
     pod: Pod | None = None
     misfit: NodeFit | None = None
     held: frozenset[DeviceId] = frozenset()
+    gang: Gang | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """A constraint across claims that could be given up: in words, and as the edit that does it."""
+
+    text: str
+    edit: Edit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Members that are placed together, each on a node of its own choice; or one that is tied to devices allocated already.
+
+    `joint`: the problem as it is solved, but that the members' `fits` and `cost` and its `room` are not looked at: `members`, in the
+    same order, and `together` (may these pods run on one node once the pods with these UIDs are gone?) stand in; `room_on_empty` is
+    the same of a node like the one named on which nothing runs. `group`: namespace/name of the ClaimGroup, "" if there is none
+    (`missing`: the one that the members name does not exist); it needs `needed` members, and has `served` besides those of the
+    problem. `waivers`: by constraint of the joint problem. `focus`: the member that was asked about.
+    """
+
+    joint: JointProblem
+    members: tuple[Situation, ...]
+    together: Callable[[Sequence[Pod], str, frozenset[str]], bool]
+    room_on_empty: Callable[[Sequence[Pod], str], bool]
+    group: str = ""
+    needed: int = 0
+    served: int = 0
+    missing: str = ""
+    focus: int = 0
+    waivers: tuple[Waiver | None, ...] = ()
+
+    def lacking(self, members: int, least: int | None) -> bool:
+        """Are so many members too few, if it needs only `least` (None: as many as it says)?"""
+        if least is None:
+            return bool(self.missing) or self.served + members < self.needed
+        return self.served + members < least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +125,9 @@ class Situation:
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
     budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
     the first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
-    says it waits for.
+    says it waits for. `waivers`: by constraint across the claims (`problem.constraints`). `wrong`: the pod's annotation about
+    constraints cannot be followed; what takes it away. `gang`: where there are members to be placed
+    together; `problem` has the claims of all of them then, one member after the other, and no pod.
     """
 
     problem: Problem
@@ -102,6 +145,9 @@ class Situation:
     quota_users: Callable[[], Sequence[Holding]] = tuple
     ahead: Callable[[int], Sequence[Ahead]] = nobody_ahead
     blocker: Blocker | None = None
+    waivers: tuple[Waiver | None, ...] = ()
+    wrong: Waiver | None = None
+    gang: Gang | None = None
 
     def origin(self, claim: int) -> str:
         """The object to edit for a claim of the problem."""

@@ -20,9 +20,11 @@ from dra_operator.cli import explained
 from dra_operator.cli.output import OutputFormat
 from dra_operator.explain.account import Account
 from tests.engine.stage import Object, Stage
+from tests.explain import gangcases
 from tests.explain.cases import CASES
 
 GOLDEN = Path(__file__).parent / "explained"
+assert gangcases  # its cases are among CASES
 
 
 def account_of(stage: Stage, target: str) -> Account:
@@ -94,11 +96,17 @@ class Surgeon:
         """The pod (one like it, where a workload made it anew) and its claims have devices and a node."""
         if self.kind == "claim":
             return bool(self.stage.devices(self.name))
+        groups = self.stage.objects("ClaimGroup")
+        if groups:
+            return len(self.stage.bound()) >= groups[0]["spec"]["minMembers"]
         if self.stage.get("Pod", self.name) is not None:
             return self.name in self.stage.bound()
         return all(item["spec"].get("nodeName") for item in self.stage.objects("Pod"))
 
     def apply(self, fix: dict[str, Any]) -> bool:
+        for actor in self.stage.world.actors:
+            # Who was down is back: whatever is done, claims are freed by kube-controller-manager alone.
+            vars(actor).pop("work", None)
         for edit in fix.get("edits", ()):
             if "copy" in edit:
                 for number in range(edit["count"]):
@@ -117,7 +125,7 @@ class Surgeon:
         assert found is not None, edit
         changed = orjson.loads(orjson.dumps(found))
         _set(changed, edit["path"], edit["value"])
-        if kind in ("Node", "DeviceClass"):
+        if kind in ("Node", "DeviceClass", "ClaimGroup"):
             self.stage.apply(_bare(changed))
             return
         pods = [
@@ -156,11 +164,14 @@ def _bare(item: Object) -> Object:
 
 
 def _set(item: Any, path: str, value: Any) -> None:
-    """`a.b[0].c`; of the path's end the last part may hold dots (an attribute's or a resource's name)."""
-    steps = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)]
+    """`a.b[0].c`, `a.labels[x/y.z]`; None takes it away."""
+    parts = re.findall(r"\[([^\]]+)\]|([^.\[\]]+)", path)
+    steps = [int(inner) if inner.isdigit() else inner or name for inner, name in parts]
     for step, following in pairwise(steps):
         if isinstance(item, dict):
             item = item.setdefault(step, [] if isinstance(following, int) else {})
         else:
             item = item[step]
     item[steps[-1]] = value
+    if value is None:
+        del item[steps[-1]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dra_operator.cluster.memory.actors.claims import ClaimController
 from dra_operator.engine.settings import EngineSettings
 from tests.engine.stage import (
     GPU,
@@ -312,6 +313,35 @@ def rolling_update() -> tuple[Stage, str]:
 @case
 def kept_by_nobody() -> tuple[Stage, str]:
     stage = settled(node("n1"), gpus("n1", 1), device_class(), claim("forgotten"))
+    stage.apply(claim("c"), pod("p", "c"))
+    return stage.run(20), "pod/p"
+
+
+def without_claim_controller(stage: Stage) -> Stage:
+    """As if kube-controller-manager was down: nobody frees the claims of pods that are done or gone."""
+    for actor in stage.world.actors:
+        if isinstance(actor, ClaimController):
+            actor.work = lambda: None  # type: ignore[method-assign]
+    return stage
+
+
+@case
+def kept_by_a_pod_that_is_done() -> tuple[Stage, str]:
+    stage = without_claim_controller(
+        settled(node("n1"), gpus("n1", 1), device_class(), claim("old"), pod("done", "old"))
+    )
+    stage.send("PATCH", "Pod", "done", {"status": {"phase": "Succeeded"}}, sub="status")
+    stage.apply(claim("c"), pod("p", "c"))
+    return stage.run(20), "pod/p"
+
+
+@case
+def kept_by_a_pod_that_is_gone() -> tuple[Stage, str]:
+    stage = without_claim_controller(
+        settled(node("n1"), gpus("n1", 1), device_class(), claim("old"), pod("gone", "old"))
+    )
+    stage.delete("Pod", "gone")
+    stage.run(40)
     stage.apply(claim("c"), pod("p", "c"))
     return stage.run(20), "pod/p"
 

@@ -10,7 +10,7 @@ import pytest
 
 from dra_operator.allocator import Failed, Problem, Solved, Strategy, solve, validate
 from dra_operator.allocator.document import read_document
-from dra_operator.explain.drafts import BRIEF, THOROUGH
+from dra_operator.explain.bench import BRIEF, THOROUGH
 from dra_operator.explain.explaining import Proof, explain, explain_with_proofs
 from dra_operator.explain.explanation import Explanation
 from dra_operator.explain.situation import Holding, Situation

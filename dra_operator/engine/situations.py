@@ -1,0 +1,367 @@
+"""Situations: what is explained of a unit, made from the state: where it can run, who holds what against it, who comes first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dra_operator.allocator import Problem, Strategy, UnitConstraint
+from dra_operator.allocator.joint import JointProblem
+from dra_operator.api.claims import POD_CLAIM_NAME, Allocation, ResourceClaim
+from dra_operator.api.core import Pod
+from dra_operator.api.group import CONSTRAINTS_ANNOTATION, CrossConstraint
+from dra_operator.api.meta import Key
+from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.constraining import InvalidConstraints, attributes, named_claims, pod_constraints, within_unit
+from dra_operator.engine.gangproblems import Party, Terms
+from dra_operator.engine.holders import Holders
+from dra_operator.engine.placing import Placer
+from dra_operator.engine.pods import ends_at
+from dra_operator.engine.queueing import rank_of
+from dra_operator.engine.state import State
+from dra_operator.engine.view import SeenClaim
+from dra_operator.explain.explanation import Edit, listed
+from dra_operator.explain.situation import Ahead, Gang, Holding, Kept, Permits, Situation, Waiver
+from dra_operator.explain.summary import Blocker
+from dra_operator.inventory import DeviceId
+from dra_operator.queue.nodefit import Misfit
+from dra_operator.queue.units import Unit, order
+
+#: What comes free is not for units that wait for this.
+_NOT_SERVED = frozenset({"QuotaExceeded", "WriteRefused"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Forbidden:
+    """Devices kept for others, and for whom."""
+
+    devices: frozenset[DeviceId]
+    kept: Callable[[DeviceId], Kept | None]
+
+
+class Situations:
+    """Reads the state, changes nothing."""
+
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting) -> None:
+        self._state, self._placer, self._budgeting = state, placer, budgeting
+        self._holders = Holders(state)
+
+    def of(self, unit: Unit, now: float, blocker: Blocker | None, focus: Key | None = None) -> Situation:
+        """The unit's unallocated claims and what stands in their way. `focus`: one of its pods or claims that was asked about."""
+        state = self._state
+        pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        seen = [found for key in unit.claims if (found := state.view.claims.get(key)) is not None]
+        todo = [claim for claim in seen if not claim.allocated]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
+        forbidden = self._forbidden(unit, pod, now)
+        joined = self._joined(unit, pod, now, forbidden)
+        if joined is not None:
+            parties, gang = joined
+            todo = [claim.seen for party in parties for claim in party.todo]
+            gang = replace(gang, focus=_focus(parties, focus))
+            situation = replace(self._alone(unit, None, todo, [], now, forbidden), gang=gang)
+        else:
+            situation = self._alone(unit, pod, todo, fixed, now, forbidden)
+        return replace(
+            situation,
+            permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
+            quota_users=lambda: self._quota_users(unit),
+            ahead=lambda limit: self._ahead(unit, now, limit),
+            blocker=blocker,
+            wrong=self._wrong(unit, pod),
+        )
+
+    def _alone(
+        self,
+        unit: Unit,
+        pod: Pod | None,
+        todo: list[SeenClaim],
+        fixed: list[Allocation],
+        now: float,
+        forbidden: _Forbidden,
+    ) -> Situation:
+        """Of one pod, or of bare claims, with what is free to them."""
+        state = self._state
+        _, terms = state.terms(unit)
+        constraints = self._constraints(unit, pod, todo)
+        problem = Problem(
+            claims=tuple(claim.claim for claim in todo),
+            nodes=self._placer.nodes_left(pod, fixed),
+            needs_node=pod is not None,
+            strategy=Strategy(terms.placement.strategy),
+            forbidden=forbidden.devices,
+            constraints=tuple(constraint for constraint, _ in constraints),
+        )
+        return Situation(
+            problem=problem,
+            snapshot=state.inventory.snapshot(),
+            elsewhere=self._elsewhere(pod, fixed),
+            subject=f"{unit.key.kind} {unit.key.subject}" if pod is None else f"pod {pod.key}",
+            origins=tuple(self.origin(claim) for claim in todo),
+            priority=unit.priority,
+            pod=pod,
+            misfit=self._misfit(fixed, {} if pod is None else state.avoided_nodes(pod, now)),
+            empty_misfit=lambda other, node: state.ledger.misfit(other, node, empty=True),
+            holding=self._holders.of,
+            kept=forbidden.kept,
+            waivers=tuple(waiver for _, waiver in constraints),
+        )
+
+    # -- constraints across claims
+
+    def _constraints(self, unit: Unit, pod: Pod | None, todo: list[SeenClaim]) -> list[tuple[UnitConstraint, Waiver]]:
+        """Those of the pod's annotation over claims that have no devices yet; none where it cannot be followed (the unit says so)."""
+        if pod is None:
+            return []
+        seen = [found for key in unit.claims if (found := self._state.view.claims.get(key)) is not None]
+        seen = [each for each in seen if each in todo or each.allocated] if unit.key.kind == "pod" else todo
+        try:
+            items = pod_constraints(pod, seen)
+        except InvalidConstraints:
+            return []
+        named = named_claims(pod, todo)
+        terms = self._state.terms(unit)[1]
+        return [
+            (constraint, _pod_waiver(pod, items, number))
+            for number, item in enumerate(items)
+            for constraint in within_unit([item], named, terms)
+        ]
+
+    def _wrong(self, unit: Unit, pod: Pod | None) -> Waiver | None:
+        seen = [found for key in unit.claims if (found := self._state.view.claims.get(key)) is not None]
+        try:
+            pod_constraints(pod, seen)
+        except InvalidConstraints:
+            assert pod is not None
+            edit = Edit(f"Pod {pod.key}", f"metadata.annotations[{CONSTRAINTS_ANNOTATION}]", None)
+            return Waiver(f"correct the pod's annotation {CONSTRAINTS_ANNOTATION}, or take it off", edit)
+        return None
+
+    # -- members
+
+    def _joined(
+        self, unit: Unit, pod: Pod | None, now: float, forbidden: _Forbidden
+    ) -> tuple[list[Party], Gang] | None:
+        """For a group, and for whoever is tied to devices that others, or it itself, have already."""
+        state = self._state
+        if not self._placer.gangs.concerns(unit, pod):
+            return None
+        try:
+            terms, parties, joint = self._placer.gangs.joint(unit, pod, now, forbidden.devices)
+        except InvalidConstraints:
+            return None
+        if not any(party.todo for party in parties):
+            return None
+        members = tuple(
+            self._alone(unit, party.pod, [claim.seen for claim in party.todo], party.allocations, now, forbidden)
+            for party in parties
+        )
+        roll = terms.roll
+        gang = Gang(
+            joint=joint,
+            members=members,
+            together=lambda pods, name, gone: state.ledger.together(pods, name, without=gone),
+            room_on_empty=lambda pods, name: state.ledger.together(pods, name, empty=True),
+            group="" if terms.group is None else str(terms.group.meta.key),
+            missing=str(roll.key) if roll is not None and roll.group is None else "",
+            needed=0 if roll is None else roll.needed,
+            served=0 if roll is None else len(roll.placed) + roll.done,
+            waivers=tuple(_waivers(terms, parties, joint)),
+        )
+        return parties, gang
+
+    # -- budgets and the queue
+
+    def _permits(self, unit: Unit, todo: list[SeenClaim], now: float) -> Permits:
+        def permits(
+            claims: Sequence[ResourceClaim], allocations: Sequence[Allocation], released: frozenset[str]
+        ) -> str | None:
+            pairs = [
+                (replace(seen, claim=claim), allocation)
+                for seen, claim, allocation in zip(todo, claims, allocations, strict=False)
+            ]
+            refused = self._budgeting.permits(unit, pairs, now, without=released)
+            return None if refused is None else refused.message
+
+        return permits
+
+    def _ahead(self, unit: Unit, now: float, limit: int) -> list[Ahead]:
+        """Units that come before it and want some of the same devices."""
+        state = self._state
+        mine = self._placer.candidates(unit)
+        if mine is None:
+            return []
+        overlaps: dict[tuple[bytes, ...], bool] = {}
+        found: list[Ahead] = []
+        rank = order(unit)
+        before = [other for other in state.waiting.values() if other.key != unit.key and order(other) < rank]
+        for other in sorted(before, key=order):
+            if len(found) >= limit:
+                break
+            if other.impossible or other.not_before > now or other.reason in _NOT_SERVED:
+                continue
+            specs = tuple(state.view.claims[key].spec_key for key in other.claims)
+            if specs not in overlaps:
+                theirs = self._placer.candidates(other)
+                overlaps[specs] = theirs is not None and theirs.overlaps(mine)
+            if overlaps[specs]:
+                found.append(self._one_ahead(other, now))
+        return found
+
+    def _one_ahead(self, unit: Unit, now: float) -> Ahead:
+        state = self._state
+        pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        seen = [state.view.claims[key] for key in unit.claims]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
+        todo = [claim for claim in seen if not claim.allocated]
+        hold = state.holds.get(unit.key)
+        devices = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
+        forbidden = _Forbidden(devices, lambda _: None)
+        joined = self._joined(unit, pod, now, forbidden)
+        if joined is not None:
+            parties, gang = joined
+            todo, fixed, pod = [claim.seen for party in parties for claim in party.todo], [], None
+        situation = self._alone(unit, pod, todo, fixed, now, forbidden)
+        return Ahead(
+            situation.problem,
+            pod,
+            situation.misfit,
+            frozenset() if hold is None else hold.devices | hold.wanted,
+            None if joined is None else gang,
+        )
+
+    def _quota_users(self, unit: Unit) -> list[Holding]:
+        """Those of the unit's namespace who have devices; whether they count to its quota is found out by trying."""
+        namespace = unit.key.subject.namespace
+        found: dict[tuple[str, ...], Holding] = {}
+        for key, seen in self._state.view.claims.items():
+            if key.namespace == namespace and seen.allocated and key not in unit.claims:
+                holding = self._holders.of(seen.uid)
+                if holding is not None:
+                    found.setdefault(holding.claims, holding)
+        return list(found.values())
+
+    def _misfit(
+        self, fixed: list[Allocation], avoided: dict[str, str]
+    ) -> Callable[[Pod, str, frozenset[str]], Misfit | None]:
+        state = self._state
+
+        def misfit(pod: Pod, name: str, gone: frozenset[str]) -> Misfit | None:
+            if pod.node_name == name:
+                return None
+            if name in avoided:
+                return Misfit(f"avoided for a while ({avoided[name]})")
+            found = state.ledger.misfit(pod, name, without=gone)
+            node = state.ledger.nodes.get(name)
+            if found is None and node is not None and not all(state.reaches(item, node) for item in fixed):
+                return Misfit("devices allocated already cannot be reached from it")
+            return found
+
+        return misfit
+
+    def _elsewhere(self, pod: Pod | None, fixed: list[Allocation]) -> str:
+        names = sorted({name for item in fixed if (name := self._state.only_node(item)) is not None})
+        if names:
+            return f"the devices that it has already are on node {listed(names)}"
+        pinned = None if pod is None else pod.node_name or pod.pinned_to
+        return "another node is named" if pinned is None else f"the pod can only run on node {pinned}"
+
+    def origin(self, seen: SeenClaim) -> str:
+        """Where the claim's spec comes from: the template it was generated from, else itself."""
+        owner = seen.claim.meta.controller
+        name = seen.claim.meta.annotations.get(POD_CLAIM_NAME)
+        pod = self._state.view.pod_by_uid(owner.uid) if owner is not None and owner.kind == "Pod" else None
+        for entry in () if pod is None else pod.claims:
+            if entry.name == name and entry.template_name is not None:
+                return f"ResourceClaimTemplate {seen.key.namespace}/{entry.template_name}"
+        return f"ResourceClaim {seen.key}"
+
+    # -- what is kept for others
+
+    def _forbidden(self, unit: Unit, pod: Pod | None, now: float) -> _Forbidden:
+        state = self._state
+        devices = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
+        return self._with_reserved(unit, pod, now, _Forbidden(devices, self._holder_of))
+
+    def _with_reserved(self, unit: Unit, pod: Pod | None, now: float, held: _Forbidden) -> _Forbidden:
+        """Reservations keep a number of devices; which ones is shown only where they are what the unit waits for."""
+        if unit.reason != "Reserved":
+            return held
+        by_policy = {device: policy for policy, devices in self._budgeting.kept(unit, pod, now) for device in devices}
+
+        def kept(device: DeviceId) -> Kept | None:
+            policy = by_policy.get(device)
+            return held.kept(device) if policy is None else Kept(f"policy {policy}", reserved=True)
+
+        return _Forbidden(held.devices | by_policy.keys(), kept)
+
+    def _holder_of(self, device: DeviceId) -> Kept | None:
+        key = self._state.holds.holder_of(device)
+        if key is None:
+            return None
+        unit = self._state.units.get(key)
+        return Kept(f"{key.kind} {key.subject}", priority=None if unit is None else unit.priority)
+
+
+def _focus(parties: Sequence[Party], key: Key | None) -> int:
+    for number, party in enumerate(parties):
+        if (party.pod is not None and party.pod.key == key) or any(claim.seen.key == key for claim in party.todo):
+            return number
+    return 0
+
+
+def _pod_waiver(pod: Pod, items: Sequence[CrossConstraint], number: int) -> Waiver:
+    rest = [_written(item) for index, item in enumerate(items) if index != number]
+    edit = Edit(f"Pod {pod.key}", f"metadata.annotations[{CONSTRAINTS_ANNOTATION}]", json.dumps(rest) if rest else None)
+    return Waiver(f"drop {_described(items[number])} from the pod's annotation {CONSTRAINTS_ANNOTATION}", edit)
+
+
+def _waivers(terms: Terms, parties: list[Party], joint: JointProblem) -> list[Waiver | None]:
+    """By constraint of the joint problem: first those of pods' annotations, then those of the group."""
+    found: list[Waiver | None] = [None] * len(joint.constraints)
+    free = list(range(len(joint.constraints)))
+    for party in parties:
+        for number, item in enumerate(party.items):
+            at = next((at for at in free if party.pod is not None and _same(joint, at, item, terms)), None)
+            if (
+                at is not None
+                and party.pod is not None
+                and any(True for claim in party.fixed for _ in claim.covered(item))
+            ):
+                free.remove(at)
+                found[at] = _pod_waiver(party.pod, party.items, number)
+    items = () if terms.group is None else terms.group.spec.constraints
+    for number, item in enumerate(items):
+        at = next((at for at in free if _same(joint, at, item, terms)), None)
+        if at is not None and terms.group is not None:
+            free.remove(at)
+            key = terms.group.meta.key
+            rest = [_written(other) for index, other in enumerate(items) if index != number]
+            found[at] = Waiver(
+                f"drop {_described(item)} from ClaimGroup {key}", Edit(f"ClaimGroup {key}", "spec.constraints", rest)
+            )
+    return found
+
+
+def _same(joint: JointProblem, at: int, item: CrossConstraint, terms: Terms) -> bool:
+    constraint = joint.constraints[at]
+    return constraint.attributes == attributes(item, terms.policy) and constraint.distinct == (
+        item.match_attribute is None
+    )
+
+
+def _described(item: CrossConstraint) -> str:
+    kind = "matchAttribute" if item.match_attribute is not None else "distinctAttribute"
+    over = f" over {', '.join(item.requests)}" if item.requests else ""
+    return f"the constraint {kind} {item.match_attribute or item.distinct_attribute}{over}"
+
+
+def _written(item: CrossConstraint) -> dict[str, object]:
+    """As a person writes it."""
+    result: dict[str, object] = {"requests": list(item.requests)} if item.requests else {}
+    if item.match_attribute is not None:
+        result["matchAttribute"] = item.match_attribute
+    if item.distinct_attribute is not None:
+        result["distinctAttribute"] = item.distinct_attribute
+    return result if item.mode == "Required" else {**result, "mode": item.mode}

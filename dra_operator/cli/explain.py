@@ -48,7 +48,7 @@ def explain(
 
     Example: kubectl-dra explain pod/train-0 -n team-a
     """
-    kind, name = _target(target)
+    kind, name = parse_target(target)
     from dra_operator.cli.explained import print_account
     from dra_operator.cli.explaining import explain_cluster, explain_files
 
@@ -62,7 +62,8 @@ def explain(
         raise CommandFailed()
 
 
-def _target(text: str) -> tuple[str, str]:
+def parse_target(text: str) -> tuple[str, str]:
+    """(claim or pod, name) of `claim/NAME` or `pod/NAME`. Raises CommandFailed."""
     kind, slash, name = text.partition("/")
     if not slash or not name or "/" in name or kind.lower() not in _KINDS:
         raise CommandFailed(f"{text!r} is neither claim/NAME nor pod/NAME", USAGE)

@@ -1,4 +1,4 @@
-"""The objects of a running cluster, for commands that look at one. Only GETs are made, whatever the command.
+"""The objects of a running cluster, for commands that look at one. Only GETs are made; `run_in_cluster` is for those that write.
 
 Reads lists, follows no watch, decides nothing. Pods, workloads and nodes lose what no command reads (images, environments…).
 """
@@ -125,6 +125,22 @@ def _pod_templates(item: Object) -> list[Object]:
         return []
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     return [template for template in (spec.get("template"), job.get("template")) if isinstance(template, dict)]
+
+
+def run_in_cluster(
+    kubeconfig: Path | None, context: str | None, work: Callable[[Any], Coroutine[Any, Any, None]]
+) -> None:
+    """Give `work` a connected client, for the commands that write. Raises CommandFailed."""
+
+    async def connected() -> None:
+        from dra_operator.cluster.kubernetes.client import Client
+        from dra_operator.cluster.kubernetes.connection import load
+
+        path = str(kubeconfig) if kubeconfig else None
+        async with Client(await load(path, context), user_agent="kubectl-dra") as client:
+            await work(client)
+
+    _run(connected())
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -21,6 +21,7 @@ from dra_operator.engine.placing import Placer
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
+from dra_operator.engine.rearranging import Rearranging
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.starvation import Starvation
@@ -69,6 +70,8 @@ class Engine:
         self._ownership = Ownership(self._state)
         self._holding = Holding(self._state)
         self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
+        #: What moves would do for those that wait.
+        self.rearranging = Rearranging(self._state, self._placer, self._holding)
         self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
         self._queue = Queue(self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms)
         self._unsynced = set(WATCHED)

@@ -88,7 +88,7 @@ class Rearranging:
         refused = self._refused(unit)
         if refused:
             return Prospects(key, refused)
-        self._holding.settle()
+        self._holding.settle(now)
         pieces: dict[str, Piece] = {}
         fixed: Counter[str] = Counter()
         for holder in self._everybody():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from dra_operator.api.quantity import Quantity
+_T = TypeVar("_T")
 
 STABLE = ["AdminAccess", "DeviceTaints", "PartitionableDevices", "PrioritizedList"]
 INCUBATING = [*STABLE, "ConsumableCapacity", "DeviceBindingAndStatus", "FractionalCapacityRange"]
@@ -21,14 +22,30 @@ DRIVERS = ("a.example.com", "b.example.com")
 TAINTS = [
     {"key": "broken", "effect": "NoSchedule"},
     {"key": "broken", "value": "yes", "effect": "NoExecute"},
+    {"key": "broken", "value": "yes", "effect": "NoSchedule"},
     {"key": "watch", "effect": "None"},
     {"key": "other", "value": "1", "effect": "NoSchedule"},
+    {"key": "other", "value": "2", "effect": "NoExecute"},
 ]
 TOLERATIONS = [
     {"operator": "Exists"},
+    {"operator": "Exists", "effect": "NoSchedule"},
     {"key": "broken", "operator": "Exists"},
+    {"key": "broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
     {"key": "broken", "operator": "Equal", "value": "yes", "effect": "NoExecute"},
+    {"key": "broken", "value": "yes"},
+    {"key": "broken", "operator": "Equal"},
     {"key": "other", "operator": "Equal", "value": "1"},
+    {"key": "other", "operator": "Exists"},
+]
+TERMS: list[dict[str, Any]] = [
+    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]},
+    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y", "z"]}]},
+    {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["1"]}]},
+    {"matchExpressions": [{"key": "rack", "operator": "Gt", "values": ["1"]}, {"key": "zone", "operator": "Exists"}]},
+    {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["x"]}]},
+    {"matchExpressions": [{"key": "room", "operator": "DoesNotExist"}]},
+    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-0"]}]},
 ]
 CLASS_SELECTORS = [
     [],
@@ -48,15 +65,29 @@ SELECTORS = [
 FAILING = ['device.attributes["a.example.com"].model == "x"', 'device.capacity["b.example.com"].memory.isInteger()']
 
 
-def make_problem(seed: int, *, features: list[str] | None = None) -> dict[str, Any]:
+class Choices(Protocol):
+    """What a problem is made from: a `random.Random`, or Hypothesis by way of `drawing.Drawn`."""
+
+    def random(self) -> float: ...
+    def randrange(self, stop: int, /) -> int: ...
+    def choice(self, seq: Sequence[_T], /) -> _T: ...
+    def sample(self, population: Sequence[_T], k: int, /) -> list[_T]: ...
+
+
+def make_problem(seed: int) -> dict[str, Any]:
     """The problem of a seed."""
-    return _Maker(Random(seed), features).make(f"random-{seed}")
+    return {"name": f"random-{seed}", **choose_problem(Random(seed))}
+
+
+def choose_problem(random: Choices) -> dict[str, Any]:
+    """A problem, any one."""
+    return _Maker(random).make()
 
 
 class _Maker:
-    def __init__(self, random: Random, features: list[str] | None) -> None:
+    def __init__(self, random: Choices) -> None:
         self.random = random
-        self.features = features if features is not None else self._features()
+        self.features = self._features()
         self.devices: list[tuple[str, dict[str, Any]]] = []
         #: What this problem is about; everything everywhere would rarely be solvable.
         self.themes = {
@@ -92,7 +123,7 @@ class _Maker:
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 
-    def make(self, name: str) -> dict[str, Any]:
+    def make(self) -> dict[str, Any]:
         nodes = [self._node(f"node-{number}") for number in range(1 + self.chance(0.3))]
         slices = [item for number in range(self.random.choice((1, 1, 2, 2, 3))) for item in self._pool(number)]
         classes = [
@@ -106,7 +137,6 @@ class _Maker:
             for number in range(3)
         ]
         return {
-            "name": name,
             "features": self.features,
             "nodes": nodes,
             "classes": classes,
@@ -164,9 +194,7 @@ class _Maker:
             return {"nodeName": self.random.choice(("node-0", "node-0", "node-1"))}
         if chosen < 0.75:
             return {"allNodes": True}
-        key, value = self.random.choice((("zone", "x"), ("zone", "y"), ("rack", "1")))
-        term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
-        return {"nodeSelector": {"nodeSelectorTerms": [term]}}
+        return {"nodeSelector": {"nodeSelectorTerms": [self.random.choice(TERMS)]}}
 
     def _slice(self, driver: str, pool: str, number: int, part: int, counters: bool) -> dict[str, Any]:
         spec: dict[str, Any] = {"driver": driver}
@@ -210,6 +238,8 @@ class _Maker:
         device: dict[str, Any] = {"name": name, "attributes": attributes}
         if self.chance(0.7):
             device["capacity"] = {"memory": {"value": random.choice(("10Gi", "20Gi", "40Gi"))}}
+            if self.themes["shares"] and self.chance(0.2):
+                device["capacity"]["a.example.com/cores"] = {"value": random.choice(("2", "4"))}
         if self.themes["shares"] and self.chance(0.6):
             device["allowMultipleAllocations"] = True
             if device.get("capacity") and self.chance(0.7):
@@ -272,8 +302,13 @@ class _Maker:
         if self.themes["constraints"]:
             devices["constraints"] = [self._constraint(requests) for _ in range(self.random.choice((1, 1, 2)))]
         if self.chance(0.3):
-            named = [request["name"] for request in requests if self.chance(0.5)]
-            devices["config"] = [{"requests": named, "opaque": {"driver": DRIVERS[0], "parameters": {"from": "claim"}}}]
+            devices["config"] = [
+                {
+                    "requests": [self._named(request) for request in requests if self.chance(0.5)],
+                    "opaque": {"driver": DRIVERS[0], "parameters": {"from": f"claim, entry {number}"}},
+                }
+                for number in range(self.random.choice((1, 1, 2)))
+            ]
         name = f"claim-{number}"
         return {
             "metadata": {"name": name, "namespace": "default", "uid": f"uid-{number}"},
@@ -293,8 +328,12 @@ class _Maker:
     def _detail(self, admin: bool) -> dict[str, Any]:
         random = self.random
         detail: dict[str, Any] = {"deviceClassName": f"class-{random.choice((0, 0, 1, 2))}"}
+        if self.themes["broken"] and self.chance(0.05):
+            detail["deviceClassName"] = "class-unknown"
         if self.chance(0.15):
             detail["allocationMode"] = "All"
+        elif self.themes["broken"] and self.chance(0.1):
+            detail |= {"allocationMode": "ExactCount", "count": random.choice((31, 32, 33))}
         else:
             detail |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 1, 2, 2, 3))}
         if self.chance(0.35):
@@ -311,6 +350,8 @@ class _Maker:
         if self.themes["shares"] and "ConsumableCapacity" in self.features and self.chance(0.4):
             amounts = ("1Gi", "3Gi", "5Gi", "11Gi", "20Gi", "1500m", "250m")
             detail["capacity"] = {"requests": {"memory": random.choice(amounts)}}
+            if self.chance(0.2):
+                detail["capacity"]["requests"]["a.example.com/cores"] = random.choice(("1", "3"))
         if self.themes["derived"] and self.chance(0.6):
             expression = random.choice(
                 ("device.attributes[device.driver].?numa.orValue(7)", "device.attributes[device.driver].index % 2")
@@ -331,129 +372,12 @@ class _Maker:
         if "ConsumableCapacity" not in self.features:
             constraint = {"matchAttribute": next(iter(constraint.values()))}
         if self.chance(0.3):
-            chosen = random.choice(requests)
-            subs = chosen.get("firstAvailable")
-            name = chosen["name"]
-            constraint["requests"] = [f"{name}/{random.choice(subs)['name']}" if subs and self.chance(0.5) else name]
+            chosen = random.sample(requests, 1 + self.chance(0.3) * (len(requests) > 1))
+            constraint["requests"] = [self._named(request) for request in chosen]
         return constraint
 
-
-def make_partitions(seed: int) -> dict[str, Any]:
-    """Equal GPUs cut into overlapping partitions, listed GPU by GPU or kind by kind: sets of devices that are copies of each other."""
-    random = Random(f"partitions-{seed}")
-    gpus = random.choice((2, 2, 3))
-    units = random.choice((2, 3, 4))
-    shared = random.random() < 0.3
-    kinds = random.choice(((1, 2), (1, 1, 2), (1, 3), (2, 1, 1)))
-    parts = [(gpu, number, size) for gpu in range(gpus) for number, size in enumerate(kinds)]
-    if random.random() < 0.5:
-        parts.sort(key=lambda part: part[1])
-    odd = random.randrange(gpus) if random.random() < 0.3 else None
-    devices = []
-    for gpu, number, size in parts:
-        device: dict[str, Any] = {
-            "name": f"gpu{gpu}-{number}",
-            "attributes": {"size": {"int": size}, "gpu": {"int": gpu}},
-            "consumesCounters": [{"counterSet": f"set-{gpu}", "counters": {"units": {"value": str(min(size, units))}}}],
-        }
-        if shared and size == 1:
-            device |= {
-                "allowMultipleAllocations": True,
-                "capacity": {"memory": {"value": "4Gi", "requestPolicy": {"default": "2Gi"}}},
-            }
-        devices.append(device)
-    counters = [
-        {"name": f"set-{gpu}", "counters": {"units": {"value": str(units + (gpu == odd))}}} for gpu in range(gpus)
-    ]
-    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 2}
-    spec = {"driver": DRIVERS[0], "nodeName": "node-0", "pool": pool}
-    taken = [
-        device["name"] for device in devices if random.random() < 0.15 and not device.get("allowMultipleAllocations")
-    ]
-    claims = []
-    for number in range(random.choice((1, 1, 2))):
-        requests = []
-        for index in range(random.choice((1, 2, 2, 3))):
-            exactly: dict[str, Any] = {"deviceClassName": "class-0", "count": random.choice((1, 1, 2, 3))}
-            if random.random() < 0.8:
-                expression = f'device.attributes["{DRIVERS[0]}"].size == {random.choice(kinds)}'
-                exactly["selectors"] = [{"cel": {"expression": expression}}]
-            requests.append({"name": f"req-{index}", "exactly": {**exactly, "allocationMode": "ExactCount"}})
-        wanted: dict[str, Any] = {"requests": requests}
-        if random.random() < 0.25:
-            kind = random.choice(("matchAttribute", "distinctAttribute"))
-            wanted["constraints"] = [{kind: f"{DRIVERS[0]}/{random.choice(('gpu', 'gpu', 'size'))}"}]
-        meta = {"name": f"claim-{number}", "namespace": "default", "uid": f"uid-{number}"}
-        claims.append({"metadata": meta, "spec": {"devices": wanted}})
-    return {
-        "name": f"partitions-{seed}",
-        "features": INCUBATING,
-        "nodes": [{"metadata": {"name": "node-0"}}],
-        "classes": [{"metadata": {"name": "class-0"}, "spec": {}}],
-        "slices": [
-            {"metadata": {"name": "devices"}, "spec": {**spec, "devices": devices}},
-            {"metadata": {"name": "counters"}, "spec": {**spec, "sharedCounters": counters}},
-        ],
-        "allocated": {"devices": [f"{DRIVERS[0]}/pool/{name}" for name in taken], "shared": [], "capacity": {}},
-        "claims": claims,
-    }
-
-
-AMOUNTS = (
-    "0", "1", "2", "3", "7", "10", "100", "1500m", "500m", "250m", "1m", "100u", "1n", "0.5", "1.5", "1Ki", "1Mi", "1Gi", "3Gi",
-    "1536Mi", "1.5Gi", "10G", "1e3", "1e9", "9223372036854775807", "9223372036854775808", "9P", "8Ei", "16Ei", "-1", "12345678901234567",
-)  # fmt: skip
-
-
-def make_capacities(seed: int) -> dict[str, Any]:
-    """Shared devices with all sorts of policies, asked for all sorts of amounts."""
-    random = Random(f"capacities-{seed}")
-    positive = [text for text in AMOUNTS if text != "-1"]
-
-    def amount() -> str:
-        return random.choice(AMOUNTS)
-
-    def policy() -> dict[str, Any] | None:
-        chosen = random.random()
-        if chosen < 0.2:
-            return None
-        # As the API server accepts it: amounts in order, the default among them, no negative ones.
-        if chosen < 0.3:
-            return {"default": random.choice(positive)}
-        picked = sorted(random.sample(positive, 3), key=Quantity.parse)
-        if chosen < 0.5:
-            return {"default": random.choice(picked), "validValues": picked}
-        bounds = {"min": picked[0]}
-        if random.random() < 0.5:
-            bounds["max"] = picked[2]
-        if random.random() < 0.7:
-            bounds["step"] = random.choice([text for text in positive[1:] if Quantity.parse(text).value() < 10**12])
-        return {"default": picked[0], "validRange": bounds}
-
-    devices = []
-    for index in range(random.choice((1, 2))):
-        capacity, shared = {}, random.random() < 0.8
-        for name in random.choice((("memory",), ("memory", "cores"))):
-            rules = policy() if shared else None
-            capacity[name] = {"value": amount(), **({"requestPolicy": rules} if rules else {})}
-        devices.append({"name": f"dev-{index}", "capacity": capacity, "allowMultipleAllocations": shared})
-    claims = []
-    for number in range(random.choice((1, 2))):
-        wanted = {name: amount() for name in ("memory", "cores") if random.random() < 0.6}
-        exactly: dict[str, Any] = {"deviceClassName": "class-0", "allocationMode": "ExactCount", "count": 1}
-        if wanted:
-            exactly["capacity"] = {"requests": wanted}
-        meta = {"name": f"claim-{number}", "namespace": "default", "uid": f"uid-{number}"}
-        claims.append({"metadata": meta, "spec": {"devices": {"requests": [{"name": "req-0", "exactly": exactly}]}}})
-    features = [name for name in INCUBATING if name != "FractionalCapacityRange" or random.random() < 0.7]
-    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVERS[0], "nodeName": "node-0", "pool": pool, "devices": devices}
-    return {
-        "name": f"capacities-{seed}",
-        "features": features,
-        "nodes": [{"metadata": {"name": "node-0"}}],
-        "classes": [{"metadata": {"name": "class-0"}, "spec": {}}],
-        "slices": [{"metadata": {"name": "slice"}, "spec": spec}],
-        "allocated": {"devices": [], "shared": [], "capacity": {}},
-        "claims": claims,
-    }
+    def _named(self, request: dict[str, Any]) -> str:
+        """A request's name, or that of one of its subrequests."""
+        name: str = request["name"]
+        subs = request.get("firstAvailable")
+        return f"{name}/{self.random.choice(subs)['name']}" if subs and self.chance(0.5) else name

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dra_operator.allocator.plan import over_limit
 from dra_operator.allocator.problem import Failed, Problem
-from dra_operator.allocator.search import Trouble
+from dra_operator.allocator.search import OverLimit, Trouble
 from dra_operator.allocator.selection import Broken
 from dra_operator.allocator.table import Table
 from dra_operator.inventory.views import NodeRecord
@@ -13,6 +14,8 @@ def failed_by(trouble: Trouble, table: Table, record: NodeRecord, problem: Probl
     """The failure an error on one of a node's devices amounts to."""
     way, bit, broken = trouble
     claim = problem.claims[way.claim]
+    if isinstance(broken, OverLimit):
+        return over_limit(str(claim.key), claim.spec.requests[broken.request].name, broken.adding, broken.before)
     device = record.offers[table.order[bit]].id
     if not isinstance(broken, Broken):
         return Failed(

@@ -139,13 +139,7 @@ class _Builder:
                 ways.append(self._way(index, len(self.requirements), sub, way_name, detail, rules))
             least = min((0 if way.all else way.count for way in ways), default=0)
             if fewest + least > MAX_RESULTS:
-                return Failed(
-                    "limit",
-                    f"claim {name}, request {request.name}: adding {least} devices exceeds the claim limit of "
-                    f"{MAX_RESULTS}, with {fewest} already accounted for; ask for fewer or use several claims",
-                    claim=name,
-                    request=request.name,
-                )
+                return over_limit(name, request.name, least, fewest)
             fewest += least
             self.requirements.append(Requirement(index, request.name, tuple(ways)))
         for number, constraint in enumerate(claim.spec.constraints):
@@ -296,6 +290,17 @@ class _Builder:
                 request=name,
             )
         return None
+
+
+def over_limit(claim: str, request: str, adding: int, before: int) -> Failed:
+    """A claim wants more results than the API can hold."""
+    return Failed(
+        "limit",
+        f"claim {claim}, request {request}: adding {adding} devices exceeds the claim limit of {MAX_RESULTS}, "
+        f"with {before} already accounted for; ask for fewer or use several claims",
+        claim=claim,
+        request=request,
+    )
 
 
 def _with_rule(way: Way, rule: int) -> Way:

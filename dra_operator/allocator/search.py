@@ -45,12 +45,20 @@ class Stopped(Exception):
     """The work budget is spent."""
 
 
+class OverLimit(NamedTuple):
+    """The `request`-th request of a claim asks for more devices than are left of the limit, all matching ones counted for mode All."""
+
+    request: int
+    adding: int
+    before: int
+
+
 class Trouble(NamedTuple):
     """An error met on the way: on which way, at which bit (-1: none in particular), and why."""
 
     way: Way
     bit: int
-    broken: Broken | str
+    broken: Broken | OverLimit | str
 
 
 class Frame:
@@ -75,7 +83,7 @@ class Search:
         self.columns = table.columns
         #: A selector error that ended the search.
         self.trouble: Trouble | None = None
-        #: Mode All met a device its constraint excludes: an error if nothing else works.
+        #: An error if nothing else works: mode All met a device its constraint excludes, or too many devices.
         self.excluded: Trouble | None = None
         self._bounded = not (exact and any(column.broken for column in table.columns))
         self._exact = exact
@@ -156,16 +164,30 @@ class Search:
 
     def _precheck(self) -> bool:
         """Mode All looks at every device before anything is chosen, pool after pool, and fails on the first error. A pool that cannot
-        be used ends the looking: then the way is no way."""
+        be used ends the looking: then the way is no way, and where there is no other nothing else is looked at."""
         view = self.table.view
         end = min((section.start for section in view.broken), default=len(view.kinds))
-        for way in self.plan.ways:
-            broken = self.columns[way.index].broken
-            if way.all and broken:
-                bit = min(broken)
-                if self.table.order[bit] < end:
-                    self.trouble = Trouble(way, bit, broken[bit])
+        claim, request, before = -1, -1, 0
+        for requirement in self.plan.requirements:
+            request += 1
+            if requirement.claim != claim:
+                claim, request, before = requirement.claim, 0, 0
+            for way in requirement.ways:
+                broken = self.columns[way.index].broken
+                if way.all and broken:
+                    bit = min(broken)
+                    if self.table.order[bit] < end:
+                        self.trouble = Trouble(way, bit, broken[bit])
+                        return False
+                if way.all and view.broken and len(requirement.ways) == 1:
                     return False
+            adding = min(
+                self.columns[way.index].every.bit_count() if way.all else way.count for way in requirement.ways
+            )
+            if before + adding > MAX_RESULTS:
+                self.excluded = Trouble(requirement.ways[0], -1, OverLimit(request, adding, before))
+                return False
+            before += adding
         return True
 
     def _enter(self, stack: list[Frame], at: int, position: Position, picked: Picked | None) -> Choice | None:

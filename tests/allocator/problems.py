@@ -142,7 +142,7 @@ class _Maker:
             "classes": classes,
             "slices": slices,
             "allocated": self._allocated(),
-            "claims": [self._claim(number) for number in range(self.random.choice((1, 1, 1, 2, 3)))],
+            "claims": [self._claim(number) for number in range(self.random.choice((1, 1, 1, 1, 2, 3)))],
         }
 
     def _node(self, name: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class _Maker:
         return {"metadata": {"name": name, "labels": labels}, "status": status}
 
     def _class_selectors(self, number: int) -> list[str]:
-        chosen = list(CLASS_SELECTORS[1] if number == 0 else self.random.choice(CLASS_SELECTORS))
+        chosen = list(self.random.choice(CLASS_SELECTORS if number else CLASS_SELECTORS[:2]))
         if self.themes["failing"] and self.chance(0.3):
             chosen.insert(0, self.random.choice(FAILING))
         return chosen
@@ -165,7 +165,7 @@ class _Maker:
 
     def _pool(self, number: int) -> list[dict[str, Any]]:
         random = self.random
-        driver = DRIVERS[0] if self.chance(0.7) else DRIVERS[1]
+        driver = DRIVERS[1] if self.chance(0.25) else DRIVERS[0]
         pool = f"pool-{number}" if driver == DRIVERS[0] else "pool-0"
         if driver == DRIVERS[1] and any(name.startswith(f"{driver}/") for name, _ in self.devices):
             pool = f"pool-{number}"
@@ -203,7 +203,7 @@ class _Maker:
         if self.themes["skips"] and self.chance(0.4):
             spec["skipNodeOperations"] = ["*"]
         spec["devices"] = devices = []
-        for index in range(self.random.choice((1, 2, 2, 3, 4))):
+        for index in range(self.random.choice((1, 2, 3, 3, 4))):
             name = f"dev-{part}-{index}" if not (self.themes["broken"] and self.chance(0.05)) else "dev-0-0"
             device = self._device(name, index, counters)
             if per_device:
@@ -284,7 +284,7 @@ class _Maker:
     def _allocated(self) -> dict[str, Any]:
         devices, shared, capacity = [], [], {}
         for name, device in self.devices:
-            if not self.chance(0.25):
+            if not self.chance(0.15):
                 continue
             if not device.get("allowMultipleAllocations") or "ConsumableCapacity" not in self.features:
                 devices.append(name)
@@ -297,7 +297,7 @@ class _Maker:
     # -- claims ----------------------------------------------------------------------------------------------------
 
     def _claim(self, number: int) -> dict[str, Any]:
-        requests = [self._request(index) for index in range(self.random.choice((1, 1, 2, 2, 3)))]
+        requests = [self._request(index) for index in range(self.random.choice((1, 1, 1, 2, 2, 3)))]
         devices: dict[str, Any] = {"requests": requests}
         if self.themes["constraints"]:
             devices["constraints"] = [self._constraint(requests) for _ in range(self.random.choice((1, 1, 2)))]
@@ -327,7 +327,7 @@ class _Maker:
 
     def _detail(self, admin: bool) -> dict[str, Any]:
         random = self.random
-        detail: dict[str, Any] = {"deviceClassName": f"class-{random.choice((0, 0, 1, 2))}"}
+        detail: dict[str, Any] = {"deviceClassName": f"class-{random.choice((0, 0, 0, 1, 2))}"}
         if self.themes["broken"] and self.chance(0.05):
             detail["deviceClassName"] = "class-unknown"
         if self.chance(0.15):
@@ -335,8 +335,8 @@ class _Maker:
         elif self.themes["broken"] and self.chance(0.1):
             detail |= {"allocationMode": "ExactCount", "count": random.choice((31, 32, 33))}
         else:
-            detail |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 1, 2, 2, 3))}
-        if self.chance(0.35):
+            detail |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 1, 1, 2, 3))}
+        if self.chance(0.25):
             texts = [random.choice(SELECTORS)]
             if "ConsumableCapacity" not in self.features:
                 texts = [text for text in texts if "allowMultiple" not in text]

@@ -7,6 +7,7 @@ from typing import Any
 from dra_operator.api.quantity import Quantity
 from tests.allocator.problems import DRIVERS, INCUBATING, Choices
 
+
 def choose_partitions(random: Choices) -> dict[str, Any]:
     """Equal GPUs cut into overlapping partitions, listed GPU by GPU or kind by kind: sets of devices that are copies of each other."""
     gpus = random.choice((2, 2, 3))

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.allocator.drawing import drawn
 from tests.allocator.problems import choose_problem
 from tests.allocator.shapes import choose_capacities, choose_partitions
 from tests.differential.allocators import compare
 from tests.differential.gobuild import Peer, Unavailable
+from tests.drawing import drawn
 
 _PROBLEMS = int(os.environ.get("DRA_DIFFERENTIAL_PROBLEMS", "3000"))
 #: Problems on which the two once differed, or that a strategy once got wrong; a file's name says what was wrong with ours.

@@ -184,7 +184,7 @@ class _Maker:
             item["spec"].setdefault(
                 "pool", {"name": pool, "generation": generation, "resourceSliceCount": parts + counters}
             )
-        if self.themes["broken"] and self.chance(0.4):
+        if self.themes["broken"] and self.chance(0.4) and len(slices) > 1:
             slices.pop(random.randrange(len(slices)))
         return slices
 

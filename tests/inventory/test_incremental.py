@@ -102,8 +102,6 @@ class World:
             del self.usage[uid]
             self.live.release(uid)
             return
-        if not self.problem["slices"]:
-            return
         raw = self.random.choice(self.problem["slices"])["spec"]
         results = []
         for device in raw.get("devices") or ():

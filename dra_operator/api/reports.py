@@ -91,11 +91,18 @@ class UserDict(TypedDict):
     uid: str
 
 
+class ClassMarkDict(TypedDict):
+    hash: str
+    generation: int
+
+
 class ClassDict(TypedDict):
-    """`drift`: what no longer matches; absent where all does."""
+    """`hash` and `generation` as they were at the allocation. `now`: where they are others; `drift`: what does not match any more."""
 
     name: str
     hash: str
+    generation: NotRequired[int]
+    now: NotRequired[ClassMarkDict]
     drift: NotRequired[str]
 
 
@@ -247,6 +254,7 @@ class SeenClass(NamedTuple):
     name: str
     hash: str
     drift: str | None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +297,7 @@ class ClaimReport:
             avoid=tuple(entry for item in _items(status.get("avoid")) if (entry := _avoid(item)) is not None),
             used_by=_user(_mapping(status.get("usedBy"))),
             classes=tuple(
-                SeenClass(item["name"], item["hash"], item.get("drift") or None)
+                SeenClass(item["name"], item["hash"], item.get("drift") or None, _generation(item))
                 for item in _items(status.get("classes"))
                 if item.get("name") and item.get("hash")
             ),
@@ -355,6 +363,11 @@ def _avoid(data: Mapping[str, Any]) -> Avoid | None:
     if until is None or not data.get("node"):
         return None
     return Avoid(str(data.get("for") or ""), str(data["node"]), until, str(data.get("why") or ""))
+
+
+def _generation(data: Mapping[str, Any]) -> int:
+    found = data.get("generation")
+    return found if isinstance(found, int) else 0
 
 
 def _user(data: Mapping[str, Any]) -> User | None:

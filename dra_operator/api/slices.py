@@ -235,3 +235,8 @@ class DeviceTaintRule:
             device=found.get("device"),
             taint=inside("spec.taint", spec["taint"], Taint.from_dict),
         )
+
+    def covers(self, driver: str, pool: str, device: str) -> bool:
+        """Does it taint this device?"""
+        wanted = ((self.driver, driver), (self.pool, pool), (self.device, device))
+        return self.selects and all(asked is None or asked == name for asked, name in wanted)

@@ -10,6 +10,7 @@ from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
 from dra_operator.engine.detailing import Details
+from dra_operator.engine.drifting import Drifting
 from dra_operator.engine.explaining import Explainer
 from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.holding import Holding
@@ -21,6 +22,7 @@ from dra_operator.engine.placing import Placer
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
+from dra_operator.engine.reallocating import Reallocating
 from dra_operator.engine.rearranging import Rearranging
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.settings import EngineSettings
@@ -59,7 +61,8 @@ class Engine:
         self._placer = Placer(self._state)
         self._budgeting = Budgeting(self._state, self._placer)
         self._explainer = Explainer(self._state, self._placer, self._budgeting)
-        self._reporter = Reporter(self._state, Details(self._state, self._explainer))
+        self._drifting = Drifting(self._state, self._alarms)
+        self._reporter = Reporter(self._state, Details(self._state, self._explainer), self._drifting)
         self._class_reporter = ClassReporter(self._state, self._budgeting)
         self._policy_reporter = PolicyReporter(self._state, self._budgeting.accounts)
         self._group_reporter = GroupReporter(self._state)
@@ -74,6 +77,7 @@ class Engine:
         self.rearranging = Rearranging(self._state, self._placer, self._holding)
         self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
         self._queue = Queue(self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms)
+        self._reallocating = Reallocating(self._state, self._placer, self._budgeting)
         self._unsynced = set(WATCHED)
 
     # -- inputs
@@ -99,6 +103,7 @@ class Engine:
         if self._policy_reporter.settle(outcome, now) or self._group_reporter.settle(outcome, now):
             return
         self._preempting.settle(outcome, now)
+        self._reallocating.settle(outcome, now)
         effect, write = self._state.writes.settle(outcome, now)
         if write is None or effect in (Effect.WAIT, Effect.REPEAT):
             return
@@ -142,11 +147,13 @@ class Engine:
         looked_at = list(self._state.dirty_claims)
         self._holding.refresh(looked_at)
         self._holding.refresh_groups(list(self._state.dirty_groups))
+        self._drifting.look(looked_at, now)
         decisions: list[Decision] = list(self._state.writes.repeats(now))
         if writing:
             # Before anything is ungated: a pod must not be bound to devices that are about to be given up.
             decisions += self._ownership.collisions(looked_at, now)
             decisions += self._ownership.strays(looked_at, now)
+            decisions += self._reallocating.act(now)
         decisions += self._lifecycle.take_in(now)
         decisions += self._queue.run(now, writing=writing)
         quiet = now - self._queue.last_placement >= self._state.settings.report_settle
@@ -184,6 +191,7 @@ class Engine:
             self._group_reporter.next_wake(),
             self._queue.recheck,
             self._preempting.recheck,
+            self._reallocating.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),
         ]
         return min((time for time in times if time is not None), default=None)

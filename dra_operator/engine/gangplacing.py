@@ -215,7 +215,7 @@ class GangPlacer:
         if blocker.final:
             return True
         settled = (terms.roll is not None and terms.roll.placed) or any(party.fixed for party in parties)
-        if settled or blocker.reason == "SearchBudgetExceeded":
+        if settled or blocker.reason == "SearchBudgetExceeded" or self._state.republishing.under_way:
             return False
         key = (
             self._state.layout,

@@ -24,6 +24,7 @@ from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.state import Lost, State, reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writes import Write
+from dra_operator.inventory import DeviceId
 from dra_operator.queue.policies import inactive_fields
 
 Raw = dict[str, Any]
@@ -74,6 +75,7 @@ class Intake:
             "DeviceClassReport": class_reporter.remove_report,
         }
         self._known: dict[str, set[Key]] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
 
     def observe(self, kind: str, type: str, raw: Raw) -> None:
         """One watch event. Never raises: an object that cannot be read is reported and dropped."""
@@ -222,32 +224,46 @@ class Intake:
     def _apply_slice(self, raw: Raw) -> None:
         found = ResourceSlice.from_dict(raw)
         self._users_stale(found.name)
-        self._state.inventory.apply_slice(found)
+        changed = self._state.republishing.apply(found)
         self._users_stale(found.name)
-        self._state.relaid()
+        if changed:
+            self._state.relaid()
 
     def _remove_slice(self, key: Key) -> None:
         self._users_stale(key.name)
-        self._state.inventory.remove_slice(key.name)
-        self._state.relaid()
+        if self._state.republishing.remove(key.name):
+            self._state.relaid()
 
     def _users_stale(self, slice_name: str) -> None:
         """Claims that use devices of the slice's pool may be Lost now, or found again, or count differently to quotas."""
         for device in self._state.inventory.pool_devices(slice_name):
-            for uid in self._state.inventory.users(device):
-                self._state.usage.touch(uid)
-                seen = self._state.view.claim_by_uid(uid)
-                if seen is not None:
-                    self._state.dirty_claims[seen.key] = None
-                    self._state.stale_reports[seen.key] = None
+            self._device_users_stale(device)
+
+    def _device_users_stale(self, device: DeviceId) -> None:
+        for uid in self._state.inventory.users(device):
+            self._state.usage.touch(uid)
+            seen = self._state.view.claim_by_uid(uid)
+            if seen is not None:
+                self._state.dirty_claims[seen.key] = None
+                self._state.stale_reports[seen.key] = None
 
     def _apply_rule(self, raw: Raw) -> None:
-        self._state.inventory.apply_taint_rule(DeviceTaintRule.from_dict(raw))
+        rule = DeviceTaintRule.from_dict(raw)
+        self._selected_stale(self._rules.get(rule.meta.name), rule)
+        self._rules[rule.meta.name] = rule
+        self._state.inventory.apply_taint_rule(rule)
         self._state.relaid()
 
     def _remove_rule(self, key: Key) -> None:
+        self._selected_stale(self._rules.pop(key.name, None))
         self._state.inventory.remove_taint_rule(key.name)
         self._state.relaid()
+
+    def _selected_stale(self, *rules: DeviceTaintRule | None) -> None:
+        """Claims that use devices the rules select, or selected before, may be Lost now, or found again."""
+        for device in self._state.inventory.usage.by_device:
+            if any(rule is not None and rule.covers(*device) for rule in rules):
+                self._device_users_stale(device)
 
     def _apply_class(self, raw: Raw) -> None:
         device_class = DeviceClass.from_dict(raw)

@@ -13,6 +13,7 @@ from dra_operator.engine.membership import Membership, Standing, is_bare, member
 from dra_operator.engine.names import GATE, UNGATED_AT
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
+from dra_operator.engine.reallocating import kept_back
 from dra_operator.engine.state import State, pod_reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import deallocate
@@ -199,6 +200,8 @@ class Lifecycle:
         """All that is ours is allocated, and our watch has shown it."""
         state = self._state
         if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None or pod.node_name is not None:
+            return []
+        if GATE in pod.gates and any(kept_back(claim, state) for claim in seen):
             return []
         allocations = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
         node, misfits = self._placer.nodes_for(pod, allocations, now)

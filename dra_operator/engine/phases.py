@@ -62,10 +62,10 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
     unit = unit_of(seen, state)
     allocation = seen.claim.allocation
     if allocation is not None:
-        gone = [device for device in devices_of(allocation) if state.inventory.device(device[1]) is None]
-        if gone:
-            names = ", ".join(str(device) for _, device in gone)
-            return Standpoint("Lost", "DeviceGone", f"no ResourceSlice publishes {names} any more", unit)
+        found = state.drifts.get(seen.uid)
+        if found is not None:
+            message = "; ".join(text for text in (found.message, state.drift_notes.get(seen.uid)) if text)
+            return Standpoint(found.phase, found.reason, message, unit)
         if any(_is_bound(consumer.uid, state) for consumer in seen.claim.reserved_for):
             return Standpoint("Reserved", "PodBound", "", unit)
         if unit is not None and unit.reason:

@@ -199,7 +199,7 @@ class Placer:
         avoiding = tuple(sorted(avoided))
         if blocker.final:
             return Blocked(blocker, impossible=True, avoiding=avoiding)
-        if fixed or blocker.reason == "SearchBudgetExceeded":
+        if fixed or blocker.reason == "SearchBudgetExceeded" or self._state.republishing.under_way:
             return Blocked(blocker, avoiding=avoiding)
         # Neither usage nor avoided nodes matter to that question, so their comings and goings do not ask it anew.
         known = self._impossible.get(signature) if signature is not None else None

@@ -9,6 +9,7 @@ from dra_operator.api.meta import Key, format_time
 from dra_operator.api.reports import ClaimReport, claim_report_body, condition
 from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
 from dra_operator.engine.detailing import Details, NotYet
+from dra_operator.engine.drifting import Drifting, class_entries
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.phases import (
     URGENT,
@@ -60,8 +61,8 @@ _WHEN_ANSWERED = _Due(float("inf"), float("inf"))
 class Reporter:
     """Follows claims' phases and writes the reports that are due."""
 
-    def __init__(self, state: State, details: Details) -> None:
-        self._state, self._details = state, details
+    def __init__(self, state: State, details: Details, drifting: Drifting) -> None:
+        self._state, self._details, self._drifting = state, details, drifting
         self._reports: dict[Key, _Report] = {}
         self._stale: dict[Key, _Due | None] = {}
         self._journal: list[PhaseChange] = []
@@ -93,6 +94,7 @@ class Reporter:
             for entry in known.avoid:
                 if entry.owner:
                     self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)
+            self._drifting.restore(known)
         self._stale[known.meta.key] = None
 
     def remove_report(self, key: Key) -> None:
@@ -289,6 +291,7 @@ class Reporter:
             status["node"] = node
         if allocation is not None:
             status["devices"] = device_entries(allocation)
+            status["classes"] = class_entries(seen, self._state)
         if unit is not None:
             status["queue"] = _queue(unit)
         else:
@@ -315,6 +318,10 @@ class Reporter:
         status["conditions"] = [
             condition("Allocated", met, found.reason or found.phase, found.message, now=now, previous=previous)
         ]
+        drifted = found.phase in ("Drifted", "Lost")
+        if drifted or any(item.get("type") == "Drifted" for item in previous):
+            reason, text = (found.reason, found.message) if drifted else ("AsAllocated" if met else "NotAllocated", "")
+            status["conditions"].append(condition("Drifted", drifted, reason, text, now=now, previous=previous))
         starved = unit is not None and unit.starved_since is not None and not met
         if starved or any(item.get("type") == "Starved" for item in previous):
             reason = "WaitedTooLong" if starved else "Served"

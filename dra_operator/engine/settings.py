@@ -47,6 +47,13 @@ class EngineSettings:
     """Seconds an ungated pod may be Unschedulable for kube-scheduler before its claims are moved: its caches lag
     behind, and it retries by itself."""
 
+    lost_after: float = 5.0
+    """Seconds that no ResourceSlice names an allocated device until it is Lost: a driver that starts anew may withdraw
+    what it publishes for a moment."""
+
+    move_patience: float = 60.0
+    """Seconds after a pod that was restarted for its devices is gone until the next one may be, if no successor runs."""
+
     avoid_initial: float = 30.0
     """Seconds a node is avoided after a placement on it did not bind; doubles each time, up to `avoid_max`."""
 

@@ -12,8 +12,10 @@ from dra_operator.api.meta import Key
 from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.engine.avoid import AvoidedNodes
 from dra_operator.engine.decisions import RecordEvent
+from dra_operator.engine.drift import ClassMark, Finding
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.names import EXTENDED_RESOURCE_PREFIX, GROUP_LABEL
+from dra_operator.engine.republishing import Republishing
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.usage import Usage
 from dra_operator.engine.view import SeenClaim, View
@@ -54,6 +56,8 @@ class State:
     """`waited_before` and `held_before`: since when claims waited, and on which node theirs were held since when, according to
     reports from before a restart. `preempted`: by UID, claims whose devices were taken for the unit named.
     `timed_out`: when a ClaimGroup last gave up.
+    By UID of allocated claims: `class_marks` are their classes as they were at the allocation, `drifts` what is wrong with it, as last
+    `drifts_told` in an Event, and `drift_notes` why the claim stays where it is all the same.
 
     `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
     room on nodes, `term_changes` what policies and priorities say. Devices that come free are followed by `usage` and wake those only
@@ -89,14 +93,20 @@ class State:
     term_changes: int = 0
     preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
+    class_marks: dict[str, dict[str, ClassMark]] = field(default_factory=dict)
+    drifts: dict[str, Finding] = field(default_factory=dict)
+    drifts_told: dict[str, str] = field(default_factory=dict)
+    drift_notes: dict[str, str] = field(default_factory=dict)
     plugins: PluginUse = field(default_factory=PluginUse)
     usage: Usage = field(init=False)
     ledger: NodeLedger = field(init=False)
+    republishing: Republishing = field(init=False)
     writes: Writes = field(init=False)
     avoided: AvoidedNodes = field(init=False)
 
     def __post_init__(self) -> None:
         self.usage = Usage(self.inventory)
+        self.republishing = Republishing(self.inventory)
         self.ledger = NodeLedger(self._is_served)
         settings = self.settings
         self.writes = Writes(retry_after=settings.retry_unknown, forget_after=settings.forget_assumption)

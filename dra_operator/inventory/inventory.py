@@ -165,6 +165,10 @@ class Inventory:
             return None
         return offer.device if offer.taints == offer.device.taints else replace(offer.device, taints=offer.taints)
 
+    def slice(self, name: str) -> ResourceSlice | None:
+        pool_id = self._slices.get(name)
+        return None if pool_id is None else self.pools[pool_id].slices[name]
+
     def devices_of(self, slice_name: str) -> list[DeviceId]:
         """What a slice publishes, usable or not."""
         pool_id = self._slices.get(slice_name)

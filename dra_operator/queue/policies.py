@@ -70,10 +70,7 @@ def classes_of(claim: ResourceClaim) -> frozenset[str]:
 
 
 #: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
-INACTIVE = (
-    "placement.prefer",
-    "onClassChange",
-)
+INACTIVE = ("placement.prefer",)
 
 
 def inactive_fields(policy: AllocationPolicy) -> tuple[str, ...]:

@@ -275,8 +275,8 @@ def test_observe_mode_writes_nothing_but_reports() -> None:
 
 
 def test_a_policy_with_inactive_fields_says_so() -> None:
-    stage = Stage(*ONE_NODE, policy(onClassChange="Reallocate", priority=3)).run()
-    assert stage.events("InactiveFields") == ["accepted but without effect in this version: onClassChange"]
+    stage = Stage(*ONE_NODE, policy(placement={"prefer": [{"nodeLabel": "zone"}]}, priority=3)).run()
+    assert stage.events("InactiveFields") == ["accepted but without effect in this version: placement.prefer"]
 
 
 def test_a_class_report_counts() -> None:

@@ -1,0 +1,306 @@
+"""Moves claims off devices that are lost, or that no longer match (`onClassChange: Reallocate`), without hurry (design §4).
+
+What nobody uses gives lost devices back at once. Everything else is moved only where its policy says so, only if other devices would do
+now and nobody in the queue wants them, and one at a time for each policy: a claim that no running pod uses is deallocated; a pod that
+runs is evicted within its disruption budgets, so that its controller starts another. Nothing has to be remembered over a restart: what
+is Drifted is found again, and a pod that is on its way out keeps the next one waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dra_operator.allocator import Candidates, Failed, Problem, candidates
+from dra_operator.api.core import Pod
+from dra_operator.api.meta import Key
+from dra_operator.api.selectors import NodeSelector
+from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.decisions import Decision, EvictPod, Outcome
+from dra_operator.engine.names import GATE
+from dra_operator.engine.placing import Blocked, Placer
+from dra_operator.engine.pods import PINNED_CONTROLLERS, priority_of_claim, priority_of_pod
+from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.view import SeenClaim
+from dra_operator.engine.writing import deallocate
+from dra_operator.preemption.holders import PodRef
+from dra_operator.queue.units import Unit, UnitKey, order
+
+#: Claims looked at in one pass, and seconds until the next look: on a full cluster a look costs.
+_LOOKS = 4
+_AGAIN = 1.0
+#: Seconds until a pod whose disruption budget said no is tried again: doubled each time, up to the second.
+_RETRY, _RETRY_MAX = 5.0, 300.0
+
+
+@dataclass(slots=True)
+class Move:
+    """One under way. `pods` are the UIDs of those evicted, `controllers` those of who is to replace them; `gone_at`: all were gone."""
+
+    claim: str
+    pods: frozenset[str]
+    controllers: tuple[str, ...]
+    began: float
+    gone_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Why a claim is not tried: nothing that matters changed since `moment`, or it is too early."""
+
+    moment: tuple[int, ...]
+    until: float = 0.0
+    failures: int = 0
+
+
+class Reallocating:
+    """At most one move a policy. `recheck`: when time alone changes something."""
+
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting) -> None:
+        self._state, self._placer, self._budgeting = state, placer, budgeting
+        self._moves: dict[str, Move] = {}
+        self._waits: dict[str, _Wait] = {}
+        self.recheck: float | None = None
+
+    def act(self, now: float) -> list[Decision]:
+        """The next steps. Called before anything is ungated: a pod must not start on a device that is gone."""
+        self.recheck = None
+        state = self._state
+        decisions: list[Decision] = []
+        by_policy: dict[str, list[SeenClaim]] = {}
+        for uid in list(state.drifts):
+            seen = state.view.claim_by_uid(uid)
+            if seen is None or not seen.allocated or state.writes.get(uid) is not None:
+                continue
+            if state.drifts[uid].phase == "Lost" and self._unused(seen):
+                decisions.append(self._free(seen, now))
+                continue
+            policy, terms = state.terms_of(seen)
+            if terms.on_class_change == "Reallocate":
+                by_policy.setdefault(policy, []).append(seen)
+            else:
+                self._explain(seen, "onClassChange is Keep, so it stays as it is")
+        for policy in self._moves.keys() | by_policy:
+            if not self._busy(policy, now):
+                decisions += self._next(policy, by_policy.get(policy, []), now)
+        self._waits = {uid: wait for uid, wait in self._waits.items() if uid in state.drifts}
+        return decisions
+
+    def settle(self, outcome: Outcome, now: float) -> None:
+        """What the Eviction API said."""
+        decision = outcome.decision
+        if not isinstance(decision, EvictPod) or outcome.ok:
+            return
+        policy = next((name for name, move in self._moves.items() if decision.uid in move.pods), None)
+        if policy is None or outcome.status in (0, 404, 408) or outcome.status >= 500:
+            return  # gone already, or to be repeated
+        move = self._moves.pop(policy)
+        seen = self._state.view.claim_by_uid(move.claim)
+        if seen is not None:
+            self._put_off(seen, now, f"its pod cannot be restarted now: {outcome.message or outcome.reason}")
+
+    # -- one at a time
+
+    def _busy(self, policy: str, now: float) -> bool:
+        """Is a move of the policy under way?"""
+        move = self._moves.get(policy)
+        if move is None:
+            return False
+        view = self._state.view
+        seen = view.claim_by_uid(move.claim)
+        if any(view.pod_by_uid(uid) is not None for uid in move.pods) or self._state.writes.get(move.claim) is not None:
+            return True
+        if move.gone_at is None:
+            move.gone_at = now
+        if move.pods:
+            done = self._successors(move) >= len(move.controllers)
+        else:
+            done = seen is None or (seen.allocated and move.claim not in self._state.drifts)
+        late = move.gone_at + self._state.settings.move_patience
+        if done or now >= late:
+            del self._moves[policy]
+            return False
+        self._recheck_at(min(now + _AGAIN, late))
+        return True
+
+    def _successors(self, move: Move) -> int:
+        """Pods on a node that the controllers made since."""
+        return sum(
+            1
+            for pod in self._state.view.pods.values()
+            if pod.meta.controller is not None
+            and pod.meta.controller.uid in move.controllers
+            and pod.node_name is not None
+            and (pod.meta.created or 0.0) >= int(move.began)
+        )
+
+    def _next(self, policy: str, claims: list[SeenClaim], now: float) -> list[Decision]:
+        """Begin the first move that is possible: what nobody runs on first, then the lowest priority."""
+        looks = 0
+        for seen in sorted(claims, key=self._order):
+            wait = self._waits.get(seen.uid)
+            if wait is not None and not wait.failures and wait.moment == self._moment():
+                continue
+            if wait is not None and now < wait.until:
+                self._recheck_at(wait.until)
+                continue
+            if looks == _LOOKS:
+                self._recheck_at(now + _AGAIN)
+                break
+            looks += 1
+            began = self._begin(policy, seen, now)
+            if not began:
+                self._waits[seen.uid] = _Wait(self._moment(), now + _AGAIN)
+            if began:
+                return began
+        return []
+
+    def _order(self, seen: SeenClaim) -> tuple[bool, int, Key]:
+        pods = self._users(seen)
+        priority = max((priority_of_pod(pod, [seen], self._state) for pod in pods), default=None)
+        return bool(pods), priority_of_claim(seen, self._state) if priority is None else priority, seen.key
+
+    def _moment(self) -> tuple[int, ...]:
+        return (*self._state.moment, self._state.queue_changes, self._state.budget_changes, self._state.term_changes)
+
+    # -- one move
+
+    def _begin(self, policy: str, seen: SeenClaim, now: float) -> list[Decision]:
+        """The move's first step; nothing if it has to wait, which the report then explains."""
+        pods = self._users(seen)
+        running = [pod for pod in pods if pod.node_name is not None]
+        if any(pod.meta.deleted is not None or self._state.writes.get(pod.meta.uid) is not None for pod in pods):
+            return self._stay(seen, "its pod is on its way out")
+        if len(pods) < len(seen.claim.reserved_for) or (running and len(running) < len(pods)):
+            return self._stay(seen, "it waits for the pods that share it")
+        if not running and not self._unused(seen):
+            return self._stay(seen, "its pod is about to start")
+        obstacle = next((why for pod in running if (why := self._fixed(pod)) is not None), None)
+        if obstacle is None:
+            obstacle = self._no_place(seen, pods, now)
+        if obstacle is not None:
+            return self._stay(seen, obstacle)
+        if not running:
+            self._moves[policy] = Move(seen.uid, frozenset(), (), now)
+            return [self._free(seen, now)]
+        refusals = self._state.budgets.allows([_reference(pod) for pod in running])
+        if refusals:
+            return self._stay(seen, "; ".join(map(str, refusals)))
+        controllers = tuple(pod.meta.controller.uid for pod in running if pod.meta.controller is not None)
+        self._moves[policy] = Move(seen.uid, frozenset(pod.meta.uid for pod in running), controllers, now)
+        self._explain(seen, "its pod is restarted on other devices")
+        return [self._evict(pod, seen, now) for pod in running]
+
+    def _fixed(self, pod: Pod) -> str | None:
+        """Why a running pod cannot be restarted at all."""
+        if pod.meta.controller is None:
+            return f"pod {pod.key} has no controller that would start it again"
+        if self._state.groups.of("pod", pod.key) is not None:
+            return f"pod {pod.key} is a member of a ClaimGroup, which starts together or not at all"
+        return None
+
+    def _no_place(self, seen: SeenClaim, pods: list[Pod], now: float) -> str | None:
+        """Why the claim, or its pod with all that is its own, would get nothing else; None if it would."""
+        state = self._state
+        pod = _as_new(pods[0]) if pods else None
+        keys = (seen.key,) if pod is None else tuple(dict.fromkeys(state.view.claim_keys(pod)))
+        claims = [found for key in keys if (found := state.view.claims.get(key)) is not None and found.allocated]
+        uids = {each.meta.uid for each in pods}
+        moving = frozenset(
+            each.uid
+            for each in claims
+            if each.managed and (each.uid == seen.uid or all(user.uid in uids for user in each.claim.reserved_for))
+        )
+        key = UnitKey("claim", seen.key) if pod is None else UnitKey("pod", pod.key)
+        priority = priority_of_claim(seen, state) if pod is None else priority_of_pod(pod, claims, state)
+        created = (seen.claim.meta if pod is None else pod.meta).created or now
+        unit = Unit(key, seen.uid, tuple(each.key for each in claims), created, priority, priority)
+        forbidden = state.holds.against(key, order(unit), priority, None)
+        outcome = self._budgeting.place(unit, pod, now, moving=moving, forbidden=forbidden)
+        if isinstance(outcome, Blocked):
+            return f"nothing else would do now: {outcome.blocker.message}"
+        problem = Problem(claims=tuple(each.claim for each in claims if each.uid in moving))
+        mine = candidates(problem, state.inventory.snapshot())
+        rival = None if isinstance(mine, Failed) else next(self._rivals(mine), None)
+        return None if rival is None else f"{rival.key.subject} waits for such devices and comes first"
+
+    def _rivals(self, mine: Candidates) -> Iterator[Unit]:
+        for unit in self._state.waiting.values():
+            if not unit.impossible and unit.reason != "QuotaExceeded":
+                theirs = self._placer.candidates(unit)
+                if theirs is not None and theirs.overlaps(mine):
+                    yield unit
+
+    def _free(self, seen: SeenClaim, now: float) -> Decision:
+        finding = self._state.drifts[seen.uid]
+        note = f"its devices are given back and it is allocated anew: {finding.message}"
+        self._state.event(claim_reference(seen), "Normal", "Reallocating", "Deallocate", note)
+        return deallocate(self._state, seen, None, now)
+
+    def _evict(self, pod: Pod, seen: SeenClaim, now: float) -> Decision:
+        state, finding = self._state, self._state.drifts[seen.uid]
+        why = f"restarted on other devices: {finding.message}"
+        decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, why)
+        state.writes.begin(decision, None, version=0, now=now)
+        state.event(pod_reference(pod), "Warning", "Reallocating", "Evict", why)
+        return decision
+
+    # -- what the report says
+
+    def _stay(self, seen: SeenClaim, why: str) -> list[Decision]:
+        self._explain(seen, f"it stays where it is: {why}")
+        return []
+
+    def _put_off(self, seen: SeenClaim, now: float, why: str) -> None:
+        known = self._waits.get(seen.uid)
+        failures = 0 if known is None else known.failures
+        until = now + min(_RETRY_MAX, _RETRY * 2.0 ** min(failures, 10))
+        self._waits[seen.uid] = _Wait(self._moment(), until, failures + 1)
+        self._explain(seen, why)
+
+    def _explain(self, seen: SeenClaim, note: str) -> None:
+        if self._state.drift_notes.get(seen.uid) != note:
+            self._state.drift_notes[seen.uid] = note
+            self._state.stale_reports[seen.key] = None
+
+    def _recheck_at(self, at: float) -> None:
+        self.recheck = at if self.recheck is None else min(at, self.recheck)
+
+    # -- who uses it
+
+    def _users(self, seen: SeenClaim) -> list[Pod]:
+        found = (self._state.view.pod_by_uid(consumer.uid) for consumer in seen.claim.reserved_for)
+        return [pod for pod in found if pod is not None and not pod.terminal]
+
+    def _unused(self, seen: SeenClaim) -> bool:
+        """Nobody has it, or only pods that still have our gate: taking it away hurts no one."""
+        for consumer in seen.claim.reserved_for:
+            pod = self._state.view.pod_by_uid(consumer.uid)
+            if pod is None or pod.terminal or GATE not in pod.gates or self._state.writes.get(pod.meta.uid) is not None:
+                return False
+        return True
+
+
+def kept_back(seen: SeenClaim, state: State) -> bool:
+    """Must no further pod start with the claim, because those that have it are on their way out and its devices are to change?"""
+    if seen.uid not in state.drifts or state.terms_of(seen)[1].on_class_change != "Reallocate":
+        return False
+    users = (state.view.pod_by_uid(consumer.uid) for consumer in seen.claim.reserved_for)
+    return any(pod is not None and pod.meta.deleted is not None for pod in users)
+
+
+def _as_new(pod: Pod) -> Pod:
+    """The pod as its controller would make it again: on no node, and not pinned to one by us."""
+    affinity, controller = pod.node_affinity, pod.meta.controller
+    if pod.pinned_to is not None and affinity is not None and controller and controller.kind in PINNED_CONTROLLERS:
+        terms = [
+            {name: value for name, value in term.items() if name != "matchFields"}
+            for term in affinity.source["nodeSelectorTerms"]
+        ]
+        left = [term for term in terms if term]
+        affinity = NodeSelector.from_dict({"nodeSelectorTerms": left}) if left else None
+    return replace(pod, node_name=None, node_affinity=affinity)
+
+
+def _reference(pod: Pod) -> PodRef:
+    return PodRef(*pod.key, pod.meta.uid, pod.meta.labels, pod.priority, pod.phase != "Pending", pod.ready)

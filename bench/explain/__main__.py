@@ -1,12 +1,13 @@
-"""What explanations cost: `python -m bench.explain [--nodes 500] [--json FILE]`.
+"""What explanations cost: `python -m bench.explain [--nodes 500] [--cluster] [--json FILE]`.
 
 Counting: a fill in which many claims do not fit, with `solve` (which says why not) and with `attempt` (which does not).
 Allocating: the engine while pods arrive, many of which have to wait, until the last of them is placed, with the details of
 explanations in reports and without. Reporting: the same until a minute later, when all reports are written; what the details add, as
 a share of a core.
 Explanations: one of a waiting claim, as a report has it and as `kubectl-dra explain` has it.
+With --cluster also: the commands on a real control plane of so many nodes, wall clock and CPU of the whole process.
 
-All in CPU seconds of this process, the smallest of several runs where two sides are compared. Exit code 1 where explaining adds 15 %
+Else all in CPU seconds of this process, the smallest of several runs where two sides are compared. Exit code 1 where explaining adds 15 %
 or more to allocation.
 """
 
@@ -282,6 +283,7 @@ def told(api: Api) -> tuple[float, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.explain", description=__doc__)
     parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--cluster", action="store_true", help="measure the command on a real control plane as well")
     parser.add_argument("--json", type=Path, help="write the rows there as well")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -297,6 +299,14 @@ def main() -> None:
             seconds = explanation(nodes, effort)
             rows.append({"what": f"explanation: {name}", "nodes": nodes, "seconds": seconds})
             print(f"explanation at {nodes:>5} nodes, {name:<8} {1000 * seconds:8.1f} ms")
+    if options.cluster:
+        from bench.explain.cluster import measure
+
+        for row in measure(options.nodes, options.nodes):
+            rows.append(row)
+            print(
+                f"{row['what']}: {row['seconds']:.2f} s, {row['cpu']:.2f} s of CPU, {row['nodes']} nodes, {row['pods']} pods"
+            )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")
     if any(row.get("overhead", 0.0) >= LIMIT for row in rows):

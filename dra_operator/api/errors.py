@@ -65,6 +65,22 @@ def inside(path: str, value: Any, parse: Callable[[Any], T]) -> T:
         raise InvalidField(f"cannot be read ({describe(error, value)})", path) from None
 
 
+def described(value: Any) -> str:
+    """A value of a document in a message: "the number 3", "a list"."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case int() | float():
+            return f"the number {value!r:.40}"
+        case str():
+            return f"the text {str(value)!r:.40}"
+        case list():
+            return "a list"
+    return "a mapping"
+
+
 def describe(error: Exception, value: Any) -> str:
     """A short reason a person can act on for an error raised while reading `value`."""
     if not isinstance(value, dict | list):

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from dra_operator.api.errors import InvalidField
+from dra_operator.api.errors import InvalidField, described
 from dra_operator.api.meta import parse_time
 from dra_operator.api.quantity import Quantity
 
@@ -101,7 +101,7 @@ class _Checker:
             repair = "; put it in quotes"
         elif isinstance(value, str) and expected in (_CALLED["int32"], _CALLED["int64"], _CALLED["boolean"]):
             repair = "; write it without quotes"
-        self.findings.errors.append(InvalidField(f"expected {expected}, found {_described(value)}{repair}", path))
+        self.findings.errors.append(InvalidField(f"expected {expected}, found {described(value)}{repair}", path))
 
     def _unknown(self, path: str, name: str, fields: Mapping[str, str]) -> None:
         near = get_close_matches(name, fields, 1)
@@ -155,17 +155,3 @@ _CALLED = {
     "int-or-string": "a whole number or text",
     "time": "a time such as 2027-01-01T00:00:00Z",
 }
-
-
-def _described(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return f"the number {value!r:.40}"
-        case str():
-            return f"the text {value!r:.40}"
-        case list():
-            return "a list"
-        case _:
-            return "a mapping"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
 import dra_operator
 from dra_operator.api.fieldpath import path_text
@@ -111,7 +112,10 @@ def _sarif(findings: Sequence[Located]) -> dict[str, Any]:
 def _result(item: Located, codes: list[str]) -> dict[str, Any]:
     found = item.finding
     location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": {"uri": item.file}, "region": {"startLine": max(item.line, 1)}}
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(item.file, safe="/:")},
+            "region": {"startLine": max(item.line, 1)},
+        }
     }
     if item.title:
         name = ": ".join(part for part in (item.title, path_text(found.path)) if part)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from dra_operator.api.errors import InvalidObject
+from dra_operator.api.errors import InvalidObject, described
 from dra_operator.cli.acceptance import Rejected, accept
 from dra_operator.cli.documents import BadDocument, read_documents
 from dra_operator.cluster.rest import BY_KIND, OPERATOR_GROUP, Resource
@@ -238,7 +238,7 @@ class _Unusable(ValueError):
 
 def _identified(value: Any, source: Source, found: Manifests) -> Manifest | None:
     if not isinstance(value, dict):
-        raise _Unusable(f"expected an object with apiVersion and kind, found {_described(value)}")
+        raise _Unusable(f"expected an object with apiVersion and kind, found {described(value)}")
     kind, version, metadata = value.get("kind"), value.get("apiVersion"), value.get("metadata")
     if not isinstance(kind, str) or not kind:
         raise _Unusable("an object without `kind`; add apiVersion and kind")
@@ -279,11 +279,11 @@ def _metadata(metadata: Any, resource: Resource, title: str) -> dict[str, Any]:
     if metadata is None:
         metadata = {}
     if not isinstance(metadata, dict):
-        raise _Unusable(f"{title}: metadata is {_described(metadata)}, not a mapping")
+        raise _Unusable(f"{title}: metadata is {described(metadata)}, not a mapping")
     copy = dict(metadata)
     for key in ("name", "generateName", "namespace"):
         if copy.get(key) is not None and not isinstance(copy[key], str):
-            raise _Unusable(f"{title}: metadata.{key} is {_described(copy[key])}; put it in quotes")
+            raise _Unusable(f"{title}: metadata.{key} is {described(copy[key])}; put it in quotes")
     if not copy.get("name") and not copy.get("generateName"):
         if resource is not SCENARIO:
             raise _Unusable(f"{title}: metadata.name is missing; give it a name")
@@ -291,10 +291,10 @@ def _metadata(metadata: Any, resource: Resource, title: str) -> dict[str, Any]:
     for key in ("labels", "annotations"):
         texts = copy.get(key) or {}
         if not isinstance(texts, dict):
-            raise _Unusable(f"{title}: metadata.{key} is {_described(texts)}, not a mapping")
+            raise _Unusable(f"{title}: metadata.{key} is {described(texts)}, not a mapping")
         for name, text in texts.items():
             if not isinstance(text, str):
-                raise _Unusable(f"{title}: metadata.{key}[{name}] is {_described(text)}; put it in quotes")
+                raise _Unusable(f"{title}: metadata.{key}[{name}] is {described(text)}; put it in quotes")
     if isinstance(copy.get("ownerReferences"), list):
         # Captured objects have the UIDs of their owners left out; nobody could tell who those were.
         copy["ownerReferences"] = [
@@ -305,19 +305,3 @@ def _metadata(metadata: Any, resource: Resource, title: str) -> dict[str, Any]:
     else:
         copy.pop("namespace", None)
     return copy
-
-
-def _described(value: Any) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"the boolean {str(value).lower()}"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return f"the text {value!r:.40}"
-        case list():
-            return "a list"
-        case _:
-            return "a mapping"

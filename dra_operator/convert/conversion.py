@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_operator.api.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from dra_operator.api.errors import InvalidObject
+from dra_operator.api.errors import InvalidObject, described
 from dra_operator.api.fieldpath import FieldPath
 from dra_operator.api.networkclass import NetworkDeviceClass
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
@@ -33,7 +33,7 @@ from dra_operator.convert.dialect import (
 from dra_operator.convert.plan import Notes, Plan
 from dra_operator.convert.podspecs import convert_pods
 from dra_operator.convert.remarks import Assumption, Untranslatable
-from dra_operator.convert.values import Object, described, dig, mapping, mappings_below
+from dra_operator.convert.values import Object, dig, mapping, mappings_below
 from dra_operator.convert.versions import GROUP, convert_version, is_old, pool_of, splits
 
 __all__ = ["Conversion", "Converted"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dra_operator.api.errors import described
 from dra_operator.api.fieldpath import FieldPath
 from dra_operator.cel import CompileError
 from dra_operator.convert.dictionary import DRIVER, Dictionary
@@ -17,7 +18,6 @@ from dra_operator.convert.translation import read_selector, translate
 from dra_operator.convert.values import (
     Object,
     changed,
-    described,
     dig,
     items,
     mapped,

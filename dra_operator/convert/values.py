@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dra_operator.api.errors import described
 from dra_operator.api.fieldpath import FieldPath
 from dra_operator.convert.remarks import Untranslatable
 
@@ -87,21 +88,6 @@ def text(value: Any, path: FieldPath, what: str) -> str:
             path, f"{what} is missing" if value in (None, "") else f"{what} is {described(value)}, not text"
         )
     return str(value)
-
-
-def described(value: Any) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"the boolean {str(value).lower()}"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return f"the text {str(value)!r:.40}"
-        case list():
-            return "a list"
-    return "a mapping"
 
 
 def mappings_below(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Object]]:

@@ -22,7 +22,7 @@ def pod(spec: Any) -> dict[str, Any]:
         ({"containers": [{"name": "c", "ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": "web"}}}]}, []),
         ([], ["spec: expected a mapping, found a list"]),
         ({"nodeName": 5}, ["spec.nodeName: expected text, found the number 5; put it in quotes"]),
-        ({"nodeSelector": {"a": True}}, ["spec.nodeSelector[a]: expected text, found true; put it in quotes"]),
+        ({"nodeSelector": {"a": True}}, ["spec.nodeSelector[a]: expected text, found the boolean true; put it in quotes"]),
         ({"hostNetwork": "yes"}, ["spec.hostNetwork: expected true or false, found the text 'yes'; write it without quotes"]),
         ({"priority": 2**31}, ["spec.priority: expected a whole number of 32 bits, found the number 2147483648"]),
         ({"priority": 1.5}, ["spec.priority: expected a whole number of 32 bits, found the number 1.5"]),

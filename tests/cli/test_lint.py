@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -90,14 +92,49 @@ def test_for_programs(file: Path, run: Run) -> None:
 
 def test_for_code_scanning(file: Path, run: Run) -> None:
     code, out, _ = run("lint", "-o", "sarif", "-f", file.name)
-    (only,) = json.loads(out)["runs"]
+    document = json.loads(out)
+    (only,) = document["runs"]
     rules = [rule["id"] for rule in only["tool"]["driver"]["rules"]]
     assert code == 1
     assert rules == ["unknown-request", "wrong-type"]
-    for result in only["results"]:
-        assert rules[result["ruleIndex"]] == result["ruleId"]
+    assert_sarif(document)
     place = only["results"][0]["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "claim.yaml"}, "region": {"startLine": 12}}
+
+
+def test_code_scanning_takes_any_name_of_a_file(file: Path, run: Run) -> None:
+    name = "my claims [é]#1?.yaml"
+    file.rename(file.with_name(name))
+    document = json.loads(run("lint", "-o", "sarif", "-f", name)[1])
+    assert_sarif(document)
+    place = document["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert unquote(place["artifactLocation"]["uri"]) == name
+
+
+def assert_sarif(document: Any) -> None:
+    """What SARIF 2.1.0 (OASIS, sections 3.13 to 3.52) asks of the parts that are used."""
+    assert document.keys() == {"$schema", "version", "runs"}
+    assert document["version"] == "2.1.0"
+    (only,) = document["runs"]
+    assert only.keys() == {"tool", "results"}
+    driver = only["tool"]["driver"]
+    assert driver["name"]
+    assert driver["version"]
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(set(ids)) == len(ids)
+    for rule in driver["rules"]:
+        assert rule["defaultConfiguration"]["level"] in ("none", "note", "warning", "error")
+        assert all(rule[key]["text"] for key in ("shortDescription", "fullDescription", "help"))
+    for result in only["results"]:
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["level"] in ("none", "note", "warning", "error")
+        assert result["message"]["text"]
+        for location in result["locations"]:
+            place = location["physicalLocation"]
+            assert place["region"]["startLine"] >= 1
+            uri = place["artifactLocation"]["uri"]
+            assert re.fullmatch(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-F]{2})+", uri), "not an RFC 3986 path"
+            assert all(each["fullyQualifiedName"] for each in location.get("logicalLocations", ()))
 
 
 def test_for_github(file: Path, run: Run) -> None:

@@ -142,7 +142,7 @@ def _details(branch: Tree, step: Step, conjuncts: Sequence[ConjunctCount]) -> No
     if step.why in ("class", "request"):
         for each in conjuncts:
             if each.selector == step.index and (each.source == "request") == (step.why == "request") and each.rejects:
-                only = "" if each.only == each.rejects else f", {each.only} of them it alone"
+                only = f", {each.only} of them it alone" if 0 < each.only < each.rejects else ""
                 errors = f", fails on {each.errors}" if each.errors else ""
                 branch.add(f"{each.text}: rejects {each.rejects} of {each.of}{only}{errors}{each.best_text}")
         return

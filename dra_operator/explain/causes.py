@@ -14,7 +14,7 @@ from dra_operator.explain.explanation import Cause, RequestExplanation, Step, co
 from dra_operator.explain.looking import Look
 from dra_operator.explain.releases import Release
 from dra_operator.explain.workloads import update_of
-from dra_operator.queue.nodefit import describe_misfits
+from dra_operator.queue.nodefit import Misfit, describe_misfits
 
 
 def causes_of(look: Look, requests: tuple[RequestExplanation, ...], trial: Trial) -> Iterator[Cause]:
@@ -44,8 +44,14 @@ def _pod_fit(look: Look, trial: Trial) -> Iterator[Cause]:
         misfits = [place.misfit for place in close if place.misfit is not None]
         yield Cause(
             "pod",
-            f"the devices are free on {counted(len(close), 'node')}, but the pod does not fit there: {describe_misfits(misfits)}",
+            f"the devices are free on {counted(len(close), 'node')}, but the pod does not fit there: {_why_not(misfits)}",
         )
+
+
+def _why_not(misfits: list[Misfit]) -> str:
+    """Without the number of nodes where all have one reason."""
+    text = describe_misfits(misfits)
+    return text.partition(": ")[2] if len({misfit.reason for misfit in misfits}) == 1 else text
 
 
 def _shortage(item: RequestExplanation) -> Cause | None:

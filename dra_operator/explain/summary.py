@@ -62,9 +62,7 @@ def blocker_of_search(unsolved: Unsolved, claims: Sequence[ResourceClaim], misfi
     if any(stats.held for stats in unsolved.requests):
         return Blocker("Held", "; ".join(parts), lacks_node=bool(misfits), held=True)
     if misfits and all(stats.available or stats.node for stats in unsolved.requests):
-        beyond = sum(stats.node for stats in unsolved.requests)
-        rest = f"; {beyond} devices there would be candidates" if beyond else ""
-        return Blocker("NoFittingNode", f"the pod does not fit {describe_misfits(misfits)}{rest}", lacks_node=True)
+        return Blocker("NoFittingNode", f"the pod does not fit {describe_misfits(misfits)}", lacks_node=True)
     return Blocker("NoDevices", "; ".join(parts), lacks_node=bool(misfits))
 
 

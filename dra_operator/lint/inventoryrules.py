@@ -248,11 +248,14 @@ def unknown_class(subject: Subject, scope: Scope) -> Iterator[Found]:
         name = detail.device_class
         if name and name not in scope.class_names:
             near = misspelt(name, scope.class_names)
-            if near is None and not scope.complete:
+            # Who checks against an inventory gives the classes along, and without its class nothing of a request can be checked.
+            if near is None and not scope.complete and (scope.inventory is None or not scope.class_names):
                 continue
             path = (*detail.path, "deviceClassName")
             edits = (Edit(path, "set", near),) if near and same_but_for_case(near, name) else ()
-            yield Found(path, f"there is no class {name}", f"Write {near}." if near else "", edits)
+            meant = near or nearest(name, scope.class_names)
+            where = "" if scope.complete else " among the manifests"
+            yield Found(path, f"there is no class {name}{where}", f"Write {meant}." if meant else "", edits)
 
 
 @rule(

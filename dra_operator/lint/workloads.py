@@ -123,7 +123,8 @@ def _shareable(subject: Subject, name: str, scope: Scope) -> bool:
 )
 def replicas_exceed_inventory(subject: Subject, scope: Scope) -> Iterator[Found]:
     pods, room = replicas(subject), _room(subject, scope)
-    if room is not None and pods > room[0]:
+    # None at all: that is said of the claim.
+    if room is not None and pods > room[0] > 0:
         yield Found(
             _size_path(subject), f"{pods} pods want devices, the inventory has them for {room[0]} at most ({room[1]})"
         )

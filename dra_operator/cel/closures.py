@@ -12,7 +12,7 @@ from typing import Any
 from dra_operator.cel import operators
 from dra_operator.cel.errors import CostLimitError, EvaluationError
 from dra_operator.cel.operators import INDEX_KINDS, MISSING, ordered, qualify, qualify_optional
-from dra_operator.cel.values import NONE, Optional, equal, no_overload, type_name
+from dra_operator.cel.values import NONE, NUMBERS, Optional, equal, no_overload, type_name
 
 __all__ = [
     "Closure",
@@ -195,12 +195,16 @@ def _order_with(operator: str, left: Closure, bound: int) -> Closure:
 
 
 def membership(item: Closure, members: tuple[Any, ...]) -> Closure:
-    """`item in [literals]`."""
+    """`item in [literals]`. In such a set numbers are the same only if they are exactly, unlike with `==`."""
     texts = frozenset(member for member in members if type(member) is str)
+    numbers = frozenset(member for member in members if type(member) in NUMBERS and member == member)
 
     def run(frame: Any) -> bool:
         value = item(frame)
-        return value in texts if type(value) is str else operators.contains(value, members)
+        kind = type(value)
+        if kind is str:
+            return value in texts
+        return value in numbers if kind in NUMBERS else operators.contains(value, members)
 
     return run
 

@@ -79,9 +79,15 @@ def _allocating(factor: float, elements: int) -> int:
     return int(elements * factor) + 1 + LIST_COST
 
 
-def _self_compared(values: tuple[Any, ...]) -> int:
+def _self_compared(values: Any) -> int:
+    if type(values) is not tuple:
+        return 1  # of unknown type until now: the call will refuse it
     factor = 2.0 + (_TEXT if values and type(values[0]) in (str, bytes) else 0)
     return _allocating(factor, len(values) ** 2)
+
+
+def _depth(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 1
 
 
 def _sets(factor: int) -> Callable[[tuple[Any, ...], Any], int]:
@@ -129,7 +135,7 @@ _BY_FUNCTION: dict[str, Coster] = {
 _BY_OVERLOAD: dict[str, Coster] = {
     **dict.fromkeys(("list_slice", "lists_range", "list_reverse"), _LIST_RESULT),
     "list_flatten": lambda args, result: _allocating(1, size(args[0])),
-    "list_flatten_int": lambda args, result: _allocating(args[1] if args[1] >= 0 else 1, size(args[0])),
+    "list_flatten_int": lambda args, result: _allocating(_depth(args[1]), size(args[0])),
     "list_distinct": lambda args, result: _self_compared(args[0]),
     **{f"list_{kind}_sort": lambda args, result: _self_compared(args[0]) for kind in _SORTED},
     **{f"list_{kind}_sortByAssociatedKeys": lambda args, result: _self_compared(args[1]) for kind in _SORTED},

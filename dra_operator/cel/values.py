@@ -17,6 +17,7 @@ __all__ = [
     "INT64_MAX",
     "INT64_MIN",
     "NONE",
+    "NUMBERS",
     "UINT64_MAX",
     "BoolKey",
     "DeviceMap",
@@ -171,7 +172,7 @@ _GO_NAMES = {
     "net.IP": "cel.IP",
     "net.CIDR": "cel.CIDR",
 }
-_NUMBERS = (int, Uint, float)
+NUMBERS = (int, Uint, float)
 _EXTENSIONS: set[type] = {Quantity, Semver}
 
 
@@ -248,8 +249,8 @@ def equal(left: Any, right: Any) -> bool:
     if left is None or right is None:
         return left is right
     kind, other = type(left), type(right)
-    if kind in _NUMBERS:
-        return other in _NUMBERS and _equal_numbers(left, right)
+    if kind in NUMBERS:
+        return other in NUMBERS and _equal_numbers(left, right)
     if kind in _EXTENSIONS:
         if other is not kind:
             raise no_overload()
@@ -296,7 +297,7 @@ _SELF_ORDERED = (str, bytes, bool)
 def compare(left: Any, right: Any) -> int:
     """-1, 0 or 1. Raises EvaluationError for values without an order, or of different types, and for NaN."""
     kind, other = type(left), type(right)
-    if kind in _NUMBERS and other in _NUMBERS:
+    if kind in NUMBERS and other in NUMBERS:
         return _compare_numbers(left, right)
     if kind is not other:
         raise no_overload()
@@ -315,9 +316,10 @@ def _compare_numbers(left: Any, right: Any) -> int:
         for number, double, sign in ((left, right, 1), (right, left, -1)):
             if type(double) is float and type(number) is not float:
                 low, high = (0, UINT64_MAX) if type(number) is Uint else (INT64_MIN, INT64_MAX)
-                if double < low:
+                # The greatest integer is itself rounded up, so the double just beyond it is within.
+                if double < float(low):
                     return sign
-                if double > high:
+                if double > float(high):
                     return -sign
         left, right = float(left), float(right)
     return int(left > right) - int(left < right)

@@ -98,7 +98,8 @@ def _zone(name: str) -> tzinfo:
         if abs(offset) >= 24 * 60:
             raise EvaluationError(f"time zone offset {name} is out of range")
         return timezone(timedelta(minutes=offset))
-    if name in ("", "UTC"):
+    if name in ("", "UTC", "Local"):
+        # The control plane's local time is UTC: its images know no other.
         return UTC
     try:
         return ZoneInfo(name)

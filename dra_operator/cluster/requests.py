@@ -10,8 +10,10 @@ from dra_operator.cluster.rest import (
     ALLOCATION_POLICIES,
     BY_KIND,
     CLAIM_GROUPS,
+    DEVICE_CLASSES,
     EVENTS,
     MERGE_PATCH,
+    NETWORK_DEVICE_CLASSES,
     PODS,
     RESOURCE_CLAIMS,
     STRATEGIC_PATCH,
@@ -25,7 +27,9 @@ from dra_operator.engine.decisions import (
     PatchPod,
     RecordEvent,
     WriteClaimStatus,
+    WriteDeviceClass,
     WriteGroupStatus,
+    WriteNetworkStatus,
     WritePolicyStatus,
     WriteReport,
 )
@@ -56,6 +60,12 @@ def request_for(decision: Decision, *, now: float, instance: str) -> Request:
             return Request("PUT", ALLOCATION_POLICIES.path("", decision.policy, "status"), decision.body)
         case WriteGroupStatus():
             return Request("PUT", CLAIM_GROUPS.path(*decision.group, "status"), decision.body)
+        case WriteDeviceClass():
+            if decision.body["metadata"].get("resourceVersion"):
+                return Request("PUT", DEVICE_CLASSES.path("", decision.name), decision.body)
+            return Request("POST", DEVICE_CLASSES.path(), decision.body)
+        case WriteNetworkStatus():
+            return Request("PUT", NETWORK_DEVICE_CLASSES.path("", decision.name, "status"), decision.body)
         case RecordEvent():
             return Request(
                 "POST", EVENTS.path(decision.regarding.get("namespace") or "default"), event(decision, now, instance)

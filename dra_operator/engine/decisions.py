@@ -98,6 +98,24 @@ class WriteGroupStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteDeviceClass:
+    """Create (no resourceVersion in `body`) or replace the DeviceClass that the NetworkDeviceClass of the same name owns."""
+
+    id: int
+    name: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNetworkStatus:
+    """UpdateStatus of a NetworkDeviceClass; `body` as in WritePolicyStatus."""
+
+    id: int
+    name: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordEvent:
     """A Kubernetes Event (events.k8s.io/v1) about `regarding` (an object reference: apiVersion, kind, namespace, name, uid)."""
 
@@ -118,6 +136,8 @@ Decision = (
     | DeleteReport
     | WritePolicyStatus
     | WriteGroupStatus
+    | WriteDeviceClass
+    | WriteNetworkStatus
     | RecordEvent
 )
 

@@ -16,6 +16,7 @@ from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
+from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
 from dra_operator.engine.placing import Placer
@@ -49,6 +50,7 @@ WATCHED = (
     "ClaimReport",
     "ClaimGroup",
     "DeviceClassReport",
+    "NetworkDeviceClass",
 )
 
 
@@ -66,8 +68,14 @@ class Engine:
         self._class_reporter = ClassReporter(self._state, self._budgeting)
         self._policy_reporter = PolicyReporter(self._state, self._budgeting.accounts)
         self._group_reporter = GroupReporter(self._state)
+        self._networks = NetworkClasses(self._state)
         self._intake = Intake(
-            self._state, self._reporter, self._class_reporter, self._policy_reporter, self._group_reporter
+            self._state,
+            self._reporter,
+            self._class_reporter,
+            self._policy_reporter,
+            self._group_reporter,
+            self._networks,
         )
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
@@ -101,6 +109,8 @@ class Engine:
         if self._reporter.settle(outcome, now) or self._class_reporter.settle(outcome, now):
             return
         if self._policy_reporter.settle(outcome, now) or self._group_reporter.settle(outcome, now):
+            return
+        if self._networks.settle(outcome, now):
             return
         self._preempting.settle(outcome, now)
         self._reallocating.settle(outcome, now)
@@ -162,6 +172,7 @@ class Engine:
         if writing:
             decisions += self._policy_reporter.write(now)
             decisions += self._group_reporter.write(now)
+            decisions += self._networks.write(now)
         events, self._state.events = self._state.events, []
         if writing:
             decisions += events
@@ -189,6 +200,7 @@ class Engine:
             self._class_reporter.next_wake(),
             self._policy_reporter.next_wake(),
             self._group_reporter.next_wake(),
+            self._networks.next_wake(),
             self._queue.recheck,
             self._preempting.recheck,
             self._reallocating.recheck,

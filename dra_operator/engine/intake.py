@@ -19,6 +19,7 @@ from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.membership import is_ours
+from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.state import Lost, State, reference
@@ -40,10 +41,11 @@ class Intake:
         class_reporter: ClassReporter,
         policy_reporter: PolicyReporter,
         group_reporter: GroupReporter,
+        networks: NetworkClasses,
     ) -> None:
         self._state, self._reporter = state, reporter
         self._class_reporter, self._policy_reporter = class_reporter, policy_reporter
-        self._group_reporter = group_reporter
+        self._group_reporter, self._networks = group_reporter, networks
         self._apply: Mapping[str, Callable[[Raw], None]] = {
             "ResourceClaim": self._apply_claim,
             "Pod": self._apply_pod,
@@ -58,6 +60,7 @@ class Intake:
             "ClaimGroup": self._apply_group,
             "ClaimReport": reporter.apply_report,
             "DeviceClassReport": class_reporter.apply_report,
+            "NetworkDeviceClass": networks.apply,
         }
         self._remove: Mapping[str, Callable[[Key], None]] = {
             "ResourceClaim": self._remove_claim,
@@ -73,6 +76,7 @@ class Intake:
             "ClaimGroup": self._remove_group,
             "ClaimReport": reporter.remove_report,
             "DeviceClassReport": class_reporter.remove_report,
+            "NetworkDeviceClass": networks.remove,
         }
         self._known: dict[str, set[Key]] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
@@ -266,6 +270,7 @@ class Intake:
                 self._device_users_stale(device)
 
     def _apply_class(self, raw: Raw) -> None:
+        self._networks.apply_class(raw)
         device_class = DeviceClass.from_dict(raw)
         self._state.inventory.apply_class(device_class)
         if device_class.extended_resource_name:
@@ -280,6 +285,7 @@ class Intake:
         self._state.served_resources.pop(key.name, None)
         self._state.relaid()
         self._class_reporter.remove_class(key.name)
+        self._networks.remove_class(key.name)
 
     # -- what rules there are
 

@@ -8,6 +8,7 @@ from typing import Any
 from dra_operator.lint import (  # noqa: F401  imported for the rules they declare
     combinations,
     inventoryrules,
+    networks,
     policies,
     refusals,
     requests,

@@ -26,7 +26,9 @@ from dra_operator.engine.decisions import (
     PatchPod,
     RecordEvent,
     WriteClaimStatus,
+    WriteDeviceClass,
     WriteGroupStatus,
+    WriteNetworkStatus,
     WritePolicyStatus,
     WriteReport,
 )
@@ -62,13 +64,15 @@ def lane_of(decision: Decision) -> Lane:
     match decision:
         case WriteClaimStatus() | PatchClaim():
             return Lane.CLAIMS
+        case WriteDeviceClass():
+            return Lane.EVICTIONS
         case PatchPod():
             return Lane.PODS
         case EvictPod():
             return Lane.EVICTIONS
         case WriteReport() if _guards(decision):
             return Lane.EVICTIONS
-        case WriteReport() | DeleteReport() | WritePolicyStatus() | WriteGroupStatus():
+        case WriteReport() | DeleteReport() | WritePolicyStatus() | WriteGroupStatus() | WriteNetworkStatus():
             return Lane.REPORTS
         case RecordEvent():
             return Lane.EVENTS
@@ -93,6 +97,10 @@ def object_of(decision: Decision) -> tuple[str, ...]:
             return ("AllocationPolicy", decision.policy)
         case WriteGroupStatus():
             return ("ClaimGroup", *decision.group)
+        case WriteDeviceClass():
+            return ("DeviceClass", decision.name)
+        case WriteNetworkStatus():
+            return ("NetworkDeviceClass", decision.name)
         case RecordEvent():
             return ("Event", str(decision.id))
 

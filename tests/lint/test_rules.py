@@ -80,6 +80,10 @@ def policy(spec: str) -> str:
     return f"{{apiVersion: dra-operator.dev/v1alpha1, kind: AllocationPolicy, metadata: {{name: p}}, spec: {spec}}}"
 
 
+def network(spec: str) -> str:
+    return f"{{apiVersion: dra-operator.dev/v1alpha1, kind: NetworkDeviceClass, metadata: {{name: n}}, spec: {spec}}}"
+
+
 def slice_of(devices: str, more: str = "nodeName: n1") -> str:
     return f"{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: s}}, spec: {{driver: d, pool: {{name: p, generation: 1, resourceSliceCount: 1}}, devices: [{devices}], {more}}}}}"
 
@@ -200,6 +204,9 @@ ALONE = [
     ("{apiVersion: resource.k8s.io/v1, kind: DeviceTaintRule, metadata: {name: a}, spec: {deviceSelector: {}, taint: {key: a, effect: NoSchedule}}}", "taint-rule-for-all spec.deviceSelector"),
     # policies
     (GPU + "\n---\n" + policy("{reserve: [{deviceClassName: Gpu, devices: 1}]}"), "policy-unknown-class spec.reserve[0].deviceClassName"),
+    (network("{driver: X}"), "network-class-invalid spec.driver"),
+    (network("{rdma: true}"), ""),
+    (GPU.replace("name: gpu", "name: n") + "\n---\n" + network("{rdma: true}"), "network-class-conflict metadata.name"),
     (policy("{deviceClassNames: [gpu]}"), ""),
     ("{apiVersion: dra-operator.dev/v1alpha1, kind: ClaimGroup, metadata: {name: training}, spec: {minMembers: 2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {dra-operator.dev/claim-group: trainig}}, spec: {containers: [{name: c, image: x}]}}", "unknown-group metadata.labels[dra-operator.dev/claim-group]"),
     # kinds that are nobody's business here
@@ -247,6 +254,7 @@ WITH_INVENTORY = [
     (GPU + "\n---\n" + template(exact()) + "\n---\n" + workload("Deployment", "replicas: 2,", T, strategy="strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}},"), ""),
     (GPU + "\n---\n" + template(exact()) + "\n---\n" + workload("Deployment", "replicas: 1,", T), ""),
     (GPU + "\n---\n" + policy("{reserve: [{deviceClassName: gpu, devices: 3}]}"), "reservation-exceeds-inventory spec.reserve[0].devices"),
+    (network("{rdma: true, minBandwidthGbps: 100}"), "network-class-unmatched spec.minBandwidthGbps"),
     ("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d, nodeName: node-b, pool: {name: p, generation: 1, resourceSliceCount: 2}, devices: [{name: a}]}}", "pool-unusable spec.pool"),
     ("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d, nodeName: node-b, pool: {name: p, generation: 1, resourceSliceCount: 1}, devices: [{name: a}, {name: a}]}}", "pool-unusable spec.pool"),
 ]  # fmt: skip

@@ -301,6 +301,9 @@ RIGHTS = [
     ("resource.k8s.io", "resourceclaims/binding", "update", "", ""),
     ("dra-operator.dev", "allocationpolicies/status", "update", "", ""),
     ("dra-operator.dev", "claimgroups/status", "update", "", ""),
+    ("dra-operator.dev", "networkdeviceclasses/status", "update", "", ""),
+    ("resource.k8s.io", "deviceclasses", "create", "", ""),
+    ("resource.k8s.io", "deviceclasses", "update", "", ""),
     ("events.k8s.io", "events", "create", "default", ""),
     ("coordination.k8s.io", "leases", "create", "dra-operator", ""),
     ("coordination.k8s.io", "leases", "update", "dra-operator", "dra-operator"),
@@ -314,7 +317,8 @@ NO_RIGHTS = [
     ("", "nodes", "patch", "", ""),
     ("resource.k8s.io", "resourceclaims", "create", "", ""),
     ("resource.k8s.io", "resourceclaims", "delete", "", ""),
-    ("resource.k8s.io", "deviceclasses", "update", "", ""),
+    ("resource.k8s.io", "deviceclasses", "delete", "", ""),
+    ("dra-operator.dev", "networkdeviceclasses", "update", "", ""),
     ("resource.k8s.io", "resourceslices", "update", "", ""),
     ("dra-operator.dev", "allocationpolicies", "update", "", ""),
     ("coordination.k8s.io", "leases", "update", "dra-operator", "other"),
@@ -342,6 +346,39 @@ def test_the_operator_has_its_rights_and_no_others(cluster: Cluster) -> None:
             if answer["status"]["allowed"] != expected:
                 wrong.append((verb, resource, namespace, expected))
     assert not wrong
+
+
+def device_class(name: str, owner: str = "") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name}
+    if owner:
+        reference = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "NetworkDeviceClass", "uid": "u1"}
+        metadata["ownerReferences"] = [{**reference, "name": owner}]
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("user", "owner", "allowed"),
+    [(OPERATOR, "itself", True), (OPERATOR, "", False), (OPERATOR, "another", False), (USER, "", True)],
+)
+def test_the_operator_makes_no_device_class_but_those_of_network_classes(
+    cluster: Cluster, user: str, owner: str, allowed: bool
+) -> None:
+    name = f"class-{next(numbers)}"
+    body = device_class(name, name if owner == "itself" else owner)
+    status, answer = cluster.call(user, "POST", "/apis/resource.k8s.io/v1/deviceclasses?dryRun=All", body)
+    assert (status < 300) is allowed, answer
+
+
+def test_the_operator_takes_no_device_class_over(cluster: Cluster) -> None:
+    """The class is there without an owner; the operator may not even make itself one."""
+    name = f"class-{next(numbers)}"
+    path = "/apis/resource.k8s.io/v1/deviceclasses"
+    stored = cluster.must(USER, "POST", path, device_class(name))
+    stored["metadata"]["ownerReferences"] = device_class(name, name)["metadata"]["ownerReferences"]
+    status, answer = cluster.call(OPERATOR, "PUT", f"{path}/{name}", stored)
+    cluster.must(USER, "DELETE", f"{path}/{name}")
+    assert status == 403, answer
+    assert "dra-operator-classes" in answer["message"]
 
 
 def test_the_operator_allocates_and_frees_with_its_own_rights(cluster: Cluster) -> None:

@@ -1,7 +1,8 @@
 """The admission policies of `manifests/` (design §3.1), evaluated natively, and the Priority admission plugin.
 
-Two mutations (label and protect new claims, gate new pods) and four validations (who allocates a managed claim, who owns which
-claim, who sets the extended-resource annotation, who writes reports). Kept equal to the real policies by the suite of API semantics.
+Two mutations (label and protect new claims, gate new pods) and five validations (who allocates a managed claim, who owns which
+claim, who sets the extended-resource annotation, who writes reports, which device classes the operator writes). Kept equal to the
+real policies by the suite of API semantics.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dra_operator.cluster.memory.values import Object, dig
 from dra_operator.cluster.rest import (
     CLAIM_REPORTS,
     DEVICE_CLASS_REPORTS,
+    DEVICE_CLASSES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -72,6 +74,7 @@ class Policies:
             ("dra-operator-ownership", self._ownership),
             ("dra-operator-extended-resources", self._extended_resources),
             ("dra-operator-reports", self._reports),
+            ("dra-operator-classes", self._classes),
         ):
             why = objection(attempt)
             if why is not None:
@@ -132,6 +135,14 @@ class Policies:
             return "reports are written by dra-operator alone"
         return None
 
+    def _classes(self, attempt: Attempt) -> str | None:
+        new, old = attempt.new, attempt.old
+        if attempt.resource is not DEVICE_CLASSES or new is None or attempt.user.name != self.operator:
+            return None
+        if all(item is None or _of_a_network_class(item) for item in (new, old)):
+            return None
+        return "this DeviceClass does not belong to a NetworkDeviceClass of its name, so dra-operator must not write it"
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -156,6 +167,16 @@ def _for_pod_group(claim: Object, user: User) -> bool:
     return any(
         owner.get("kind") == "PodGroup" and str(owner.get("apiVersion")).startswith("scheduling.k8s.io/")
         for owner in claim["metadata"].get("ownerReferences") or ()
+    )
+
+
+def _of_a_network_class(item: Object) -> bool:
+    meta = item["metadata"]
+    return any(
+        owner.get("kind") == "NetworkDeviceClass"
+        and str(owner.get("apiVersion")).startswith("dra-operator.dev/")
+        and owner.get("name") == meta["name"]
+        for owner in meta.get("ownerReferences") or ()
     )
 
 

@@ -165,7 +165,7 @@ RULES: Mapping[Resource, Rules] = {
     rest.CLAIM_REPORTS: Rules(custom=True, generation=True, unconditional=False),
     rest.CLAIM_GROUPS: Rules(status=True, custom=True, generation=True, unconditional=False),
     rest.DEVICE_CLASS_REPORTS: Rules(custom=True, generation=True, unconditional=False),
-    rest.NETWORK_DEVICE_CLASSES: Rules(custom=True, generation=True, unconditional=False),
+    rest.NETWORK_DEVICE_CLASSES: Rules(status=True, custom=True, generation=True, unconditional=False),
 }
 
 

@@ -24,6 +24,7 @@ from dra_operator.engine.decisions import (
     Outcome,
     RecordEvent,
     WriteGroupStatus,
+    WriteNetworkStatus,
     WritePolicyStatus,
     WriteReport,
 )
@@ -249,7 +250,7 @@ class Runner:
 
 
 #: Decisions that nothing else waits for: a run may end before they are carried out.
-_QUIET = (WriteReport, WritePolicyStatus, WriteGroupStatus, RecordEvent)
+_QUIET = (WriteReport, WritePolicyStatus, WriteGroupStatus, WriteNetworkStatus, RecordEvent)
 
 
 class _Stream:

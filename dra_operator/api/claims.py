@@ -17,6 +17,7 @@ from dra_operator.api.errors import InvalidField, each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
+from dra_operator.api.sharing import Sharing, shared_text
 from dra_operator.api.taints import Toleration
 
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
@@ -28,6 +29,7 @@ ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 MAX_RESULTS = 32
 
 NO_CAPACITY: Mapping[str, Quantity] = MappingProxyType({})
+_QUANTITIES = Sharing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,12 @@ def quantities(data: dict[str, Any] | None) -> Mapping[str, Quantity]:
     """A map of names to quantities. Raises InvalidField."""
     if not data:
         return NO_CAPACITY
+    if any(text.__class__ is not str for text in data.values()):
+        return _quantities(data)
+    return _QUANTITIES.get(tuple(data.items()), lambda: _quantities(data))
+
+
+def _quantities(data: dict[str, Any]) -> Mapping[str, Quantity]:
     return {name: inside(f"[{name}]", text, quantity) for name, text in data.items()}
 
 
@@ -217,10 +225,10 @@ class DeviceResult:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> DeviceResult:
         return cls(
-            request=data.get("request") or "",
-            driver=data["driver"],
-            pool=data["pool"],
-            device=data["device"],
+            request=shared_text(data.get("request") or ""),
+            driver=shared_text(data["driver"]),
+            pool=shared_text(data["pool"]),
+            device=shared_text(data["device"]),
             admin_access=bool(data.get("adminAccess")),
             tolerations=each("tolerations", data.get("tolerations"), Toleration.from_dict),
             binding_conditions=tuple(data.get("bindingConditions") or ()),
@@ -298,7 +306,8 @@ class Consumer:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Consumer:
-        return cls(data["resource"], data["name"], data["uid"], data.get("apiGroup") or "")
+        resource, name, uid = (shared_text(data[field]) for field in ("resource", "name", "uid"))
+        return cls(resource, name, uid, data.get("apiGroup") or "")
 
     def to_dict(self) -> dict[str, Any]:
         group = {"apiGroup": self.api_group} if self.api_group else {}

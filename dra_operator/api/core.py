@@ -11,6 +11,7 @@ from dra_operator.api.errors import each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
+from dra_operator.api.sharing import EMPTY, Sharing, shared, shared_text, shared_texts
 from dra_operator.api.taints import Taint, Toleration
 
 #: Phases in which a pod has given back what it used.
@@ -88,29 +89,31 @@ class Pod:
         group = spec.get("schedulingGroup")
         return cls(
             meta=meta,
-            node_name=spec.get("nodeName") or None,
-            scheduler_name=spec.get("schedulerName") or "default-scheduler",
+            node_name=shared_text(spec.get("nodeName") or None),
+            scheduler_name=shared_text(spec.get("schedulerName") or "default-scheduler"),
             priority=spec.get("priority") or 0,
-            priority_class_name=spec.get("priorityClassName") or "",
-            preemption_policy=spec.get("preemptionPolicy") or "PreemptLowerPriority",
-            gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
-            claims=each("spec.resourceClaims", spec.get("resourceClaims"), _pod_claim),
-            node_selector=spec.get("nodeSelector") or {},
+            priority_class_name=shared_text(spec.get("priorityClassName") or ""),
+            preemption_policy=shared_text(spec.get("preemptionPolicy") or "PreemptLowerPriority"),
+            gates=shared(tuple(gate["name"] for gate in spec.get("schedulingGates") or ())),
+            claims=shared(each("spec.resourceClaims", spec.get("resourceClaims"), _pod_claim)),
+            node_selector=shared_texts(spec.get("nodeSelector")),
             node_affinity=None
             if affinity is None
             else inside("spec.affinity.nodeAffinity", affinity, NodeSelector.from_dict),
-            tolerations=each("spec.tolerations", spec.get("tolerations"), Toleration.from_dict),
+            tolerations=shared(each("spec.tolerations", spec.get("tolerations"), Toleration.from_dict)),
             requests=inside("spec", spec, pod_requests),
             host_ports=_host_ports(spec),
             scheduling_group=None if group is None else str(group.get("podGroupName") or group),
             active_deadline=spec.get("activeDeadlineSeconds"),
-            phase=status.get("phase") or "Pending",
+            phase=shared_text(status.get("phase") or "Pending"),
             generated_claims={
-                entry["name"]: entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()
-            },
+                shared_text(entry["name"]): entry.get("resourceClaimName")
+                for entry in status.get("resourceClaimStatuses") or ()
+            }
+            or EMPTY,
             extended_resource_claim=(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"),
             unschedulable=_unschedulable(status),
-            nominated_node=status.get("nominatedNodeName") or None,
+            nominated_node=shared_text(status.get("nominatedNodeName") or None),
             ready=any(
                 item.get("type") == "Ready" and item.get("status") == "True" for item in status.get("conditions") or ()
             ),
@@ -143,7 +146,8 @@ class Pod:
 
 
 def _pod_claim(data: dict[str, Any]) -> PodClaim:
-    return PodClaim(data["name"], data.get("resourceClaimName"), data.get("resourceClaimTemplateName"))
+    fields = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    return PodClaim(*(shared_text(data[field] if field == "name" else data.get(field)) for field in fields))
 
 
 def _host_ports(spec: dict[str, Any]) -> tuple[HostPort, ...]:
@@ -188,7 +192,10 @@ def pod_requests(spec: dict[str, Any]) -> Resources:
     total.update(_requests(spec))
     _add(total, _amounts(spec.get("overhead")))
     total["pods"] = 1
-    return total
+    return _AMOUNTS.get(tuple(total.items()), lambda: total)
+
+
+_AMOUNTS = Sharing()
 
 
 def _requests(holder: dict[str, Any]) -> dict[str, int]:
@@ -199,6 +206,11 @@ def _requests(holder: dict[str, Any]) -> dict[str, int]:
 
 def _amounts(data: dict[str, Any] | None) -> dict[str, int]:
     return {name: amount(name, quantity(text)) for name, text in (data or {}).items()}
+
+
+def _room(data: dict[str, Any] | None) -> Resources:
+    amounts = _amounts(data)
+    return _AMOUNTS.get(tuple(amounts.items()), lambda: amounts)
 
 
 def amount(resource: str, value: Quantity) -> int:
@@ -241,7 +253,7 @@ class Node:
             meta=meta,
             unschedulable=bool(spec.get("unschedulable")),
             taints=each("spec.taints", spec.get("taints"), Taint.from_dict),
-            allocatable=inside("status.allocatable", status.get("allocatable") or status.get("capacity"), _amounts),
+            allocatable=inside("status.allocatable", status.get("allocatable") or status.get("capacity"), _room),
             declared_features=frozenset(status.get("declaredFeatures") or ()),
         )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from dra_operator.api.errors import SHAPE_ERRORS, InvalidField, InvalidObject, describe, each
+from dra_operator.api.sharing import EMPTY, shared, shared_text, shared_texts
 
+__all__ = ["EMPTY", "Key", "ObjectMeta", "OwnerReference"]
 T = TypeVar("T")
-EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Key(NamedTuple):
@@ -61,21 +61,22 @@ class ObjectMeta:
     def from_dict(cls, data: dict[str, Any]) -> ObjectMeta:
         return cls(
             name=data.get("name") or "",
-            namespace=data.get("namespace") or "",
+            namespace=shared_text(data.get("namespace") or ""),
             uid=data.get("uid") or "",
             resource_version=data.get("resourceVersion") or "",
             generation=data.get("generation") or 0,
             created=parse_time(data.get("creationTimestamp")),
             deleted=parse_time(data.get("deletionTimestamp")),
-            labels=data.get("labels") or EMPTY,
-            annotations=data.get("annotations") or EMPTY,
-            finalizers=tuple(data.get("finalizers") or ()),
+            labels=shared_texts(data.get("labels")),
+            annotations=shared_texts(data.get("annotations")),
+            finalizers=shared(tuple(data.get("finalizers") or ())),
             owners=each("ownerReferences", data.get("ownerReferences"), _owner),
         )
 
 
 def _owner(data: dict[str, Any]) -> OwnerReference:
-    return OwnerReference(data["kind"], data["name"], data.get("uid") or "", bool(data.get("controller")))
+    kind, name, uid = (shared_text(value) for value in (data["kind"], data["name"], data.get("uid") or ""))
+    return OwnerReference(kind, name, uid, bool(data.get("controller")))
 
 
 def parse_time(text: str | None) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_operator.api.errors import InvalidField, each
+from dra_operator.api.sharing import Sharing, packed, shared_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Requirement:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Requirement:
-        requirement = cls(data["key"], data["operator"], tuple(data.get("values") or ()))
+        values = tuple(shared_text(value) for value in data.get("values") or ())
+        requirement = cls(shared_text(data["key"]), shared_text(data["operator"]), values)
         if requirement.operator not in _OPERATORS:
             raise InvalidField(
                 f"unknown operator {requirement.operator!r}, use one of {', '.join(_OPERATORS)}", "operator"
@@ -108,6 +110,15 @@ class NodeSelector:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> NodeSelector:
+        """Equal selectors give one object: all that is allocated on a node has the same."""
+        try:
+            key = packed(data)
+        except TypeError:
+            return cls._read(data)
+        return _NODE_SELECTORS.get(key, lambda: cls._read(data))
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> NodeSelector:
         return cls(each("nodeSelectorTerms", data.get("nodeSelectorTerms"), NodeSelectorTerm.from_dict), data)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
@@ -123,6 +134,9 @@ class NodeSelector:
 
     def __hash__(self) -> int:
         return hash(self.terms)
+
+
+_NODE_SELECTORS = Sharing()
 
 
 def node_by_name(name: str) -> dict[str, Any]:

@@ -6,8 +6,10 @@ values: bool, int, str, Semver; a tuple for the list forms (KEP-5491); None for 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +19,7 @@ from dra_operator.api.meta import ObjectMeta, read_object
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.api.semver import Semver
+from dra_operator.api.sharing import shared, shared_text
 from dra_operator.api.taints import Taint
 
 Scalar = bool | int | str | Semver
@@ -32,7 +35,7 @@ def attribute_value(data: dict[str, Any]) -> AttributeValue:
             continue
         match kind:
             case "string":
-                return str(value)
+                return sys.intern(str(value))
             case "int":
                 return int(value)
             case "bool":
@@ -40,7 +43,7 @@ def attribute_value(data: dict[str, Any]) -> AttributeValue:
             case "version":
                 return _version(value)
             case "strings" | "ints" | "bools":
-                return tuple(value)
+                return shared(tuple(value))
             case "versions":
                 return tuple(_version(item) for item in value)
     return None
@@ -48,9 +51,14 @@ def attribute_value(data: dict[str, Any]) -> AttributeValue:
 
 def _version(text: Any) -> Semver:
     try:
-        return Semver.parse(str(text))
+        return _semver(str(text))
     except ValueError as error:
         raise InvalidField(f"{text!r} is not a semantic version ({error})") from None
+
+
+@lru_cache(maxsize=4096)
+def _semver(text: str) -> Semver:
+    return Semver.parse(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,9 @@ def _values(counters: dict[str, Any] | None) -> dict[str, Any]:
     return {name: counter["value"] for name, counter in (counters or {}).items()}
 
 
+NO_POLICIES: Mapping[str, RequestPolicy] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One device as published. `node_name`, `node_selector`, `all_nodes` only with the slice's perDeviceNodeSelection."""
@@ -108,7 +119,7 @@ class Device:
     name: str
     attributes: Mapping[str, AttributeValue] = field(default_factory=lambda: NO_ATTRIBUTES)
     capacity: Mapping[str, Quantity] = field(default_factory=lambda: NO_CAPACITY)
-    policies: Mapping[str, RequestPolicy] = field(default_factory=lambda: MappingProxyType({}))
+    policies: Mapping[str, RequestPolicy] = field(default_factory=lambda: NO_POLICIES)
     consumes: tuple[CounterConsumption, ...] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None
@@ -125,7 +136,7 @@ class Device:
         capacity = data.get("capacity")
         selector = data.get("nodeSelector")
         return cls(
-            name=data["name"],
+            name=shared_text(data["name"]),
             attributes=(
                 {name: inside(f"attributes[{name}]", item, attribute_value) for name, item in attributes.items()}
                 if attributes
@@ -136,7 +147,8 @@ class Device:
                 name: inside(f"capacity[{name}].requestPolicy", item["requestPolicy"], RequestPolicy.from_dict)
                 for name, item in (capacity or {}).items()
                 if item.get("requestPolicy") is not None
-            },
+            }
+            or NO_POLICIES,
             consumes=each("consumesCounters", data.get("consumesCounters"), CounterConsumption.from_dict),
             node_name=data.get("nodeName"),
             node_selector=None if selector is None else inside("nodeSelector", selector, NodeSelector.from_dict),
@@ -188,11 +200,11 @@ class ResourceSlice:
         selector = spec.get("nodeSelector")
         return cls(
             meta=meta,
-            driver=spec["driver"],
-            pool=pool.get("name") or "",
+            driver=shared_text(spec["driver"]),
+            pool=shared_text(pool.get("name") or ""),
             generation=pool.get("generation") or 0,
             slice_count=pool.get("resourceSliceCount") or 0,
-            node_name=spec.get("nodeName") or None,
+            node_name=shared_text(spec.get("nodeName") or None),
             node_selector=None if selector is None else inside("spec.nodeSelector", selector, NodeSelector.from_dict),
             all_nodes=bool(spec.get("allNodes")),
             per_device_node_selection=bool(spec.get("perDeviceNodeSelection")),

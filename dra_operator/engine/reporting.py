@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
+
 from dra_operator.api.meta import Key, format_time
 from dra_operator.api.reports import ClaimReport, claim_report_body, condition
+from dra_operator.api.sharing import packed
 from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
 from dra_operator.engine.detailing import Details, NotYet
 from dra_operator.engine.drifting import Drifting, class_entries
@@ -29,13 +33,14 @@ from dra_operator.queue.units import Unit
 
 @dataclass(slots=True)
 class _Report:
-    """One ClaimReport as the API server has it (None: not there), and the write under way."""
+    """One ClaimReport as the API server has it (None: not there), and the write under way. `text` is its status as JSON: there is
+    one for every claim, and most are never looked at again."""
 
     version: str | None = None
     number: int = 0
     uid: str = ""
     owner: str = ""
-    status: dict[str, Any] = field(default_factory=dict)
+    text: bytes = b"{}"
     sent: int | None = None
     sent_status: dict[str, Any] = field(default_factory=dict)
     written_at: float = float("-inf")
@@ -43,6 +48,15 @@ class _Report:
     since: float = 0.0
     stale_since: float | None = None
     starved_at: float | None = None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(self.text)
+        return found
+
+    def now_is(self, version: str | None, number: int, status: Mapping[str, Any]) -> None:
+        """What the API server has now."""
+        self.version, self.number, self.text = version, number, packed(status)
 
 
 class _Due(NamedTuple):
@@ -79,8 +93,8 @@ class Reporter:
         if number < report.number:
             return
         first = report.version is None and report.sent is None and not own
-        report.version, report.number, report.uid = known.meta.resource_version, number, known.meta.uid
-        report.owner, report.status = known.claim_uid, dict(known.status)
+        report.now_is(known.meta.resource_version, number, known.status)
+        report.uid, report.owner = known.meta.uid, known.claim_uid
         if first:
             # What must outlive a restart: since when it waits, which nodes to avoid, and for whom.
             if known.waiting_since is not None and not known.status.get("devices"):
@@ -100,7 +114,7 @@ class Reporter:
     def remove_report(self, key: Key) -> None:
         report = self._reports.get(key)
         if report is not None:
-            report.version, report.status, report.number = None, {}, 0
+            report.now_is(None, 0, {})
             self._stale[key] = None
 
     def claim_gone(self, seen: SeenClaim) -> None:
@@ -260,8 +274,9 @@ class Reporter:
                 self.apply_report(outcome.object, own=True)
             self._avoid_written(key, report.sent_status, now)
             self._hold_written(key, report.sent_status)
+            report.sent_status = {}
         elif outcome.status == 404:
-            report.version, report.status, report.number = None, {}, 0
+            report.now_is(None, 0, {})
         return True
 
     def _avoid_written(self, key: Key, status: dict[str, Any], now: float) -> None:

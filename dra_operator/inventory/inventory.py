@@ -51,6 +51,8 @@ class Inventory:
         self._linked: tuple[str, ...] = ()
         self._pools_at: dict[str, set[PoolId]] = {}
         self._selected: dict[NodeSelector, set[str]] = {}
+        #: Pools with a slice that is not for one node by name.
+        self._by_label: dict[PoolId, Pool] = {}
         self._stale_pools: set[PoolId] = set()
         self._stale_nodes: set[str] = set()
         self._names: list[str] | None = None
@@ -255,8 +257,8 @@ class Inventory:
             names.discard(name)
             if record.node is not None and selector.matches(name, record.node.labels):
                 names.add(name)
-        for pool_id, pool in self.pools.items():
-            if not pool.by_label or pool_id in self._stale_pools:
+        for pool_id, pool in self._by_label.items():
+            if pool_id in self._stale_pools:
                 continue
             reached = any(self._reaches(resource_slice, record) for resource_slice in pool.content.slices)
             if reached != (name in pool.reach):
@@ -294,7 +296,10 @@ class Inventory:
             for resource_slice in content.slices
             if any(device.binding_conditions for device in resource_slice.devices)
         }
-        pool.by_label = any(resource_slice.node_name is None for resource_slice in content.slices)
+        if any(resource_slice.node_name is None for resource_slice in content.slices):
+            self._by_label[pool.id] = pool
+        else:
+            self._by_label.pop(pool.id, None)
         reach: set[str] = set()
         for resource_slice in content.slices:
             reach |= self._reach_of_slice(resource_slice)

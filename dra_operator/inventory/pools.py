@@ -64,7 +64,6 @@ class Pool:
 
     __slots__ = (
         "binding",
-        "by_label",
         "content",
         "here",
         "id",
@@ -84,8 +83,6 @@ class Pool:
         self.shared: list[Offer] = []
         #: Nodes for which some slice of the current generation is meant.
         self.reach: set[str] = set()
-        #: Is any of these slices not for one node by name?
-        self.by_label = False
         #: Names of slices with a device that has binding conditions.
         self.binding: set[str] = set()
         #: Grows with every reading.

@@ -75,6 +75,7 @@ class KopfFrame:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         loop.set_task_factory(remember_tasks)
+        await self._watches.listed()
         pause = self._settings.kopf.restart_pause
         while True:
             began = loop.time()

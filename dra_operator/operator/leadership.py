@@ -59,6 +59,7 @@ class Leadership:
         self._seen_at = float("-inf")
         self._taking_over: asyncio.Task[None] | None = None
         self._path = LEASES.path(settings.namespace, settings.lease_name)
+        self._asked = asyncio.Event()
 
     def leads(self) -> bool:
         """Cheap: asked before every write."""
@@ -66,13 +67,19 @@ class Leadership:
             return True
         return self._held and self._steady() < self._renewed + self._settings.renew_deadline
 
+    async def asked(self) -> None:
+        """Return when it is known for the first time whether the Lease is ours."""
+        await self._asked.wait()
+
     async def run(self) -> None:
         if not self._settings.enabled:
             self._begin()
+            self._asked.set()
             await asyncio.Event().wait()
         try:
             while True:
                 await self._attempt()
+                self._asked.set()
                 await self._sleep(self._settings.retry_period * random.uniform(1.0, 1.2))
         finally:
             if self._taking_over:

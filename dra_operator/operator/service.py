@@ -12,7 +12,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -119,9 +119,9 @@ class Service:
             stack.push_async_callback(probes.stop)
             stack.push_async_callback(self._end_parts)
             self._begin("loop", loop.run())
-            self._begin("watches", watches.run())
-            self._begin("kopf", kopf.run())
             self._begin("leadership", leadership.run())
+            self._begin("watches", self._after(leadership.asked, watches.run))
+            self._begin("kopf", self._after(leadership.asked, kopf.run))
             log.info("started", identity=self.identity, mode=settings.mode, server=self.connection.server,
                      version=__version__, probes=self.probe_port)  # fmt: skip
             try:
@@ -131,6 +131,11 @@ class Service:
                 await writer.stop(settings.loop.stop_grace)
                 await leadership.release()
         log.info("stopped")
+
+    async def _after(self, asked: Callable[[], Awaitable[None]], part: Callable[[], Awaitable[None]]) -> None:
+        """Nothing is listed before the first look at the Lease: where it is ours, the first lists serve its leader."""
+        await asked()
+        await part()
 
     async def _gained(self, watches: Watches, loop: Loop) -> None:
         """Leading: read again what the leader before us may have written last, then decide."""

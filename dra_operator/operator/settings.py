@@ -101,8 +101,11 @@ class AuditSettings:
     """Seconds between audits of a kind. Default 300: the backstop; signs of an interruption lead to one at once."""
 
     after_interruption: float = 2.0
-    """Seconds from a sign of an interruption to the audit. Default 2: Kopf's own list is through by then, and one audit
-    serves a burst of signs."""
+    """Seconds from the last sign of an interruption to the audit. Default 2: every known object that Kopf lists is a
+    sign, so this long after the last one its list is through, and one audit serves them all."""
+
+    at_the_latest: float = 30.0
+    """Seconds from the first sign to the audit. Default 30: a list of 20,000 objects takes Kopf less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Every source of news, and the feeds they fill: reflectors for the many and fat kinds, Kopf plus own lists for ours.
 
 Kopf's watchers tell changes; these lists tell what Kopf does not: that a kind is complete, and what was deleted while a
-watch was interrupted.
+watch was interrupted. The first state comes from a list of ours as well: Kopf handles every object of its own first list
+in a task, which takes it a millisecond each, and 10,000 claims would keep the first decision waiting. So Kopf starts when
+our lists are through, finds little news in its own, and one more list of ours finds what was deleted in between.
 """
 
 from __future__ import annotations
@@ -9,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
-import structlog
-
-from dra_operator.cluster.kubernetes.client import Client, Unreachable
+from dra_operator.cluster.kubernetes.client import Client
 from dra_operator.cluster.kubernetes.lean import lean
-from dra_operator.cluster.kubernetes.listing import EventType, ListFailed, read_all
+from dra_operator.cluster.kubernetes.listing import EventType
 from dra_operator.cluster.kubernetes.reflector import Reflector
 from dra_operator.cluster.rest import ENGINE_KINDS, OPERATOR_GROUP, RESOURCE_SLICES, Resource
 from dra_operator.operator.feed import Feed, News, Replaced
+from dra_operator.operator.lister import Lister
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 #: Of the DRA kinds, slices are too fat for Kopf and taint rules belong to them (design §3.4).
 NOT_FOR_KOPF = (RESOURCE_SLICES.plural, "devicetaintrules")
@@ -31,6 +31,31 @@ NOT_FOR_KOPF = (RESOURCE_SLICES.plural, "devicetaintrules")
 def watched_by_kopf(resource: Resource) -> bool:
     """Claims, templates, classes and our own kinds."""
     return resource.group in ("resource.k8s.io", OPERATOR_GROUP) and resource.plural not in NOT_FOR_KOPF
+
+
+class Sign:
+    """That Kopf's watch of a kind was interrupted. It is given for every object of the list that Kopf reads then."""
+
+    def __init__(self) -> None:
+        self._given = asyncio.Event()
+        self._last = 0.0
+
+    def give(self) -> None:
+        self._last = asyncio.get_running_loop().time()
+        self._given.set()
+
+    def clear(self) -> None:
+        self._given.clear()
+
+    async def given(self) -> None:
+        await self._given.wait()
+
+    async def quiet(self, seconds: float, at_the_latest: float) -> None:
+        """Return when it has not been given for `seconds`, or after `at_the_latest` seconds."""
+        now = asyncio.get_running_loop().time
+        limit = now() + at_the_latest
+        while (pause := min(self._last + seconds, limit) - now()) > 0:  # noqa: ASYNC110 -- the time moves on
+            await asyncio.sleep(pause)
 
 
 class Watches:
@@ -60,8 +85,17 @@ class Watches:
             for resource in kinds
             if not watched_by_kopf(resource)
         }
-        self._locks = {resource: asyncio.Lock() for resource in self.kopf_kinds}
-        self._signs = {resource: asyncio.Event() for resource in self.kopf_kinds}
+        self._listers = {
+            resource: Lister(
+                client,
+                resource,
+                self.feeds[resource],
+                settings.watch,
+                failed=partial(self._count, resource, "ListFailed"),
+            )
+            for resource in self.kopf_kinds
+        }
+        self._signs = {resource: Sign() for resource in self.kopf_kinds}
 
     @property
     def synced(self) -> bool:
@@ -86,8 +120,9 @@ class Watches:
         """What a Kopf handler was given. `type` None comes from a list of Kopf's own."""
         feed = self.feeds[resource]
         if type is None and feed.synced and not feed.is_news(item):
-            # Kopf lists again what we know already: its watch was interrupted, and it will not say what is gone.
-            self._signs[resource].set()
+            # Kopf lists what we know already: its watch begins, or was interrupted, and it will not say what is gone.
+            self._signs[resource].give()
+            return
         lean(resource.kind)(item)
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
@@ -97,9 +132,13 @@ class Watches:
     def kopf_interrupted(self) -> None:
         """Kopf ended: whatever happens until it watches again must be found by a list."""
         for sign in self._signs.values():
-            sign.set()
+            sign.give()
 
     # -- lists
+
+    async def listed(self) -> None:
+        """Return when every kind that Kopf watches has been listed by us."""
+        await asyncio.gather(*(lister.read_first() for lister in self._listers.values()))
 
     async def relist(self, resources: Collection[Resource]) -> None:
         """Return when every one of `resources` has been listed anew, however long the API server takes."""
@@ -107,8 +146,8 @@ class Watches:
             for resource in resources:
                 if resource in self._reflectors:
                     tasks.create_task(self._reflectors[resource].relist())
-                elif resource in self._locks:
-                    tasks.create_task(self._read(resource))
+                elif resource in self._listers:
+                    tasks.create_task(self._listers[resource].read())
 
     async def start_over(self) -> None:
         """Forget what was told and tell everything again. Returns when all is told."""
@@ -123,34 +162,18 @@ class Watches:
             self._post(Replaced(resource.kind, set(), first=True))
 
     async def _audit(self, resource: Resource) -> None:
-        await self._read(resource)
-        sign = self._signs[resource]
-        # Kopf lists by itself when it starts, which looks like an interruption; one audit after that is welcome: it
-        # finds what was deleted between our list and Kopf's.
+        lister, sign, settings = self._listers[resource], self._signs[resource], self._settings.audit
+        await lister.read_first()
         while True:
             try:
-                async with asyncio.timeout(self._settings.audit.interval * random.uniform(0.9, 1.1)):
-                    await sign.wait()
-                await asyncio.sleep(self._settings.audit.after_interruption)
+                async with asyncio.timeout(settings.interval * random.uniform(0.9, 1.1)):
+                    await sign.given()
+                await sign.quiet(settings.after_interruption, settings.at_the_latest)
                 self._count(resource, "KopfListedAgain")
             except TimeoutError:
                 pass
             sign.clear()
-            await self._read(resource)
-
-    async def _read(self, resource: Resource) -> None:
-        """One whole list into the feed, tried until it succeeds."""
-        pause = self._settings.watch.pause
-        while True:
-            try:
-                async with self._locks[resource]:
-                    await read_all(self._client, resource, self._settings.watch, self.feeds[resource])
-                return
-            except (ListFailed, Unreachable) as error:
-                self._count(resource, "ListFailed")
-                log.warning("list failed", kind=resource.kind, reason=str(error), retry_in=round(pause, 2))
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-            pause = min(pause * 2, self._settings.watch.longest_pause)
+            await lister.read()
 
     def _count(self, resource: Resource, reason: str) -> None:
         self._metrics.watch_restarts.labels(resource.kind, reason).inc()

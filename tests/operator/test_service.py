@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from dra_operator.operator.settings import (
     ProbeSettings,
     Settings,
 )
+from dra_operator.operator.watches import watched_by_kopf
 from tests.cluster.kubernetes.apiserver import FakeApiServer, until
 from tests.operator.fakes import FakeEngine
 
@@ -32,6 +34,10 @@ SETTINGS = Settings(
     audit=AuditSettings(after_interruption=0.1),
     probes=ProbeSettings(port=0),
 )
+
+
+#: There are three claims and nodes.
+PAGES_OF_THREE = 2
 
 
 class Rig:
@@ -111,6 +117,26 @@ async def test_claims_arrive_through_kopf_and_nodes_through_the_reflector(server
     server.put(NODES, "d")
     server.delete(NODES, "a")
     await until(lambda: rig.alive("ResourceClaim") == rig.alive("Node") == {"b", "c", "d"})
+
+
+async def test_a_start_lists_no_kind_more_often_than_it_must(server: FakeApiServer, rig: Rig) -> None:
+    """The reflectors' kinds once; Kopf's kinds by us, by Kopf, and by us again where Kopf's list had what we knew already."""
+    claims = RESOURCE_CLAIMS.path()
+    await until(lambda: lists(server)[claims] == 3 * PAGES_OF_THREE)
+    await asyncio.sleep(5 * SETTINGS.audit.after_interruption)
+    assert lists(server) == {
+        resource.path(): (1 if not watched_by_kopf(resource) else 3 if resource == RESOURCE_CLAIMS else 2)
+        * (PAGES_OF_THREE if resource in (RESOURCE_CLAIMS, NODES) else 1)
+        for resource in ENGINE_KINDS
+    }
+
+
+def lists(server: FakeApiServer) -> Counter[str]:
+    """LIST requests so far by path; preflight and watches left out."""
+    paths = {resource.path() for resource in ENGINE_KINDS}
+    return Counter(
+        path for method, path, query in server.log if method == "GET" and path in paths and "watch" not in query
+    )
 
 
 async def test_kopf_writes_nothing(server: FakeApiServer, rig: Rig) -> None:

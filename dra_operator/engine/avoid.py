@@ -36,6 +36,13 @@ class AvoidedNodes:
             known.why, known.written = why, False
         return known
 
+    def explain(self, owner: str, node: str, why: str) -> Avoided | None:
+        """More is known about why it is avoided; None where it is not."""
+        known = self._owners.get(owner, {}).get(node)
+        if known is not None:
+            known.why = why
+        return known
+
     def restore(self, owner: str, node: str, until: float, why: str) -> None:
         """What a report says from before a restart."""
         nodes = self._owners.setdefault(owner, {})

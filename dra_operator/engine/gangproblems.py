@@ -46,7 +46,7 @@ class Party:
         return [allocation for allocation in found if allocation is not None]
 
     def __str__(self) -> str:
-        return f"claim {self.todo[0].seen.key}" if self.pod is None else f"pod {self.pod.key}"
+        return f"claim {(self.todo or self.fixed)[0].seen.key}" if self.pod is None else f"pod {self.pod.key}"
 
 
 @dataclass(frozen=True, slots=True)

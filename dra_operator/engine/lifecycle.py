@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
-from dra_operator.api.meta import Key, format_time, parse_time
+from dra_operator.api.meta import Key, parse_time
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.gangs import Gangs
@@ -14,6 +14,7 @@ from dra_operator.engine.names import GATE, UNGATED_AT
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
 from dra_operator.engine.reallocating import kept_back
+from dra_operator.engine.rejections import Rejections
 from dra_operator.engine.state import State, pod_reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import deallocate
@@ -27,12 +28,13 @@ class Lifecycle:
     def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
+        self._rejections = Rejections(state, alarms)
         self.gangs = Gangs(state, placer, alarms, self._advance_member)
 
     def take_in(self, now: float) -> list[Decision]:
         """Bring the units up to date; returns what placed and stuck pods need done."""
         self._ring(now)
-        self._note_lost(now)
+        self._rejections.note(now)
         self._retry_stuck()
         decisions: list[Decision] = []
         claims, self._state.dirty_claims = self._state.dirty_claims, {}
@@ -61,25 +63,6 @@ class Lifecycle:
             if changes != self._state.moment:
                 del self._stuck_at[key]
                 self._state.dirty_pods[key] = None
-
-    def _note_lost(self, now: float) -> None:
-        """kube-scheduler cleared a placement of ours: avoid the node for a while, and say so."""
-        lost, self._state.lost = self._state.lost, []
-        for entry in lost:
-            why = "kube-scheduler could not bind the pod there"
-            if entry.pod.unschedulable:
-                why += f": {entry.pod.unschedulable:.200}"
-            avoided = self._state.avoided.add(owner_key(entry.pod), entry.node, why, now)
-            self._alarms.set(avoided.until, "pod", entry.pod.key)
-            self._state.dirty_pods[entry.pod.key] = None
-            self._state.stale_reports[entry.claim] = None
-            self._state.event(
-                pod_reference(entry.pod),
-                "Warning",
-                "PlacementRejected",
-                "Allocate",
-                f"{why}; node {entry.node} is avoided until {format_time(avoided.until)}",
-            )
 
     # -- bare claims
 

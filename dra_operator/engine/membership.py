@@ -85,7 +85,8 @@ def _lacks_devices(claims: tuple[Key, ...], view: View) -> bool:
 def is_bare(seen: SeenClaim, view: View) -> bool:
     """A managed claim that no pod has used yet and none refers to.
 
-    kube-controller-manager strips the finalizer of a claim it frees; `used-by` is set by whoever restores it.
+    kube-controller-manager strips the finalizer of a claim it frees, in a second request after the one that frees it;
+    `used-by` is set by whoever restores it.
     """
     meta = seen.claim.meta
     return (
@@ -93,6 +94,7 @@ def is_bare(seen: SeenClaim, view: View) -> bool:
         and meta.deleted is None
         and DELETE_PROTECTION in meta.finalizers
         and USED_BY not in meta.annotations
+        and seen.uid not in view.used
         and EXTENDED_RESOURCE_CLAIM not in meta.annotations
         and not any(owner.kind in ("Pod", "PodGroup") for owner in meta.owners)
         and not any(not pod.terminal and pod.meta.deleted is None for pod in view.pods_of_claim(seen.key))

@@ -96,7 +96,9 @@ class Reporter:
         report.now_is(known.meta.resource_version, number, known.status)
         report.uid, report.owner = known.meta.uid, known.claim_uid
         if first:
-            # What must outlive a restart: since when it waits, which nodes to avoid, and for whom.
+            # What must outlive a restart: whether it was used, since when it waits, which nodes to avoid, and for whom.
+            if known.used_by is not None:
+                self._state.view.used.add(known.claim_uid)
             if known.waiting_since is not None and not known.status.get("devices"):
                 self._state.waited_before[known.meta.key] = known.waiting_since
             if known.hold is not None and known.hold.nodes:

@@ -54,6 +54,9 @@ class EngineSettings:
     move_patience: float = 60.0
     """Seconds after a pod that was restarted for its devices is gone until the next one may be, if no successor runs."""
 
+    rejection_grace: float = 2.0
+    """Seconds to wait for kube-scheduler's message about a placement that it gave back, before an Event tells without it."""
+
     avoid_initial: float = 30.0
     """Seconds a node is avoided after a placement on it did not bind; doubles each time, up to `avoid_max`."""
 

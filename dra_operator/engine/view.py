@@ -60,13 +60,14 @@ class PodClaimState:
 
 
 class View:
-    """Typed objects by key. Claims and pods are indexed both ways."""
+    """Typed objects by key. Claims and pods are indexed both ways. `used`: UIDs of claims that were seen reserved once."""
 
     def __init__(self) -> None:
         self.pods: dict[Key, Pod] = {}
         self.claims: dict[Key, SeenClaim] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.priority_classes: dict[str, PriorityClass] = {}
+        self.used: set[str] = set()
         self._leaving: dict[Key, None] = {}
         self._pods_of_claim: dict[Key, dict[Key, None]] = {}
         self._claims_by_uid: dict[str, Key] = {}
@@ -89,7 +90,9 @@ class View:
         if old is not None and old.uid == claim.meta.uid and old.version > version:
             return None
         if old is not None and old.uid != claim.meta.uid:
-            self._claims_by_uid.pop(old.uid, None)
+            self._forget_claim(old.uid)
+        if claim.reserved_for:
+            self.used.add(claim.meta.uid)
         spec_key = orjson.dumps(raw.get("spec"), option=orjson.OPT_SORT_KEYS)
         seen = SeenClaim(claim, packed(raw), self._specs.setdefault(spec_key, spec_key), version, error)
         self.claims[key] = seen
@@ -99,8 +102,12 @@ class View:
     def remove_claim(self, key: Key) -> SeenClaim | None:
         seen = self.claims.pop(key, None)
         if seen is not None:
-            self._claims_by_uid.pop(seen.uid, None)
+            self._forget_claim(seen.uid)
         return seen
+
+    def _forget_claim(self, uid: str) -> None:
+        self._claims_by_uid.pop(uid, None)
+        self.used.discard(uid)
 
     def claim_by_uid(self, uid: str) -> SeenClaim | None:
         key = self._claims_by_uid.get(uid)

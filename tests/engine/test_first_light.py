@@ -229,6 +229,24 @@ def test_a_node_cordoned_before_binding_is_left_for_another() -> None:
     assert set(stage.bound().values()) == {"n1", "n2"} - {first}
 
 
+def test_a_report_says_why_kube_scheduler_gave_a_placement_back() -> None:
+    """It clears the claim first, and writes into the pod's condition then."""
+    stage = Stage(*TWO_NODES, claim("a"), pod("p", "a"))
+    stage.until(lambda: stage.gates("p") == [])
+    [taken] = stage.devices("a")
+    first = taken.partition("/")[0]
+    stage.patch("Node", first, {"spec": {"unschedulable": True}})
+    stage.until(lambda: stage.bound())
+    stage.run(60)
+    assert list(stage.bound().values()) != [first]
+    [entry] = stage.report("a")["avoid"]
+    assert entry["node"] == first
+    assert entry["why"].startswith("kube-scheduler could not bind the pod there: 0/2 nodes are available: ")
+    assert "1 node(s) were unschedulable" in entry["why"]
+    [note] = stage.events("PlacementRejected")
+    assert "1 node(s) were unschedulable" in note
+
+
 def test_what_is_allocated_already_stays_when_a_node_is_cordoned() -> None:
     stage = Stage(*ONE_NODE, claim("a"), pod("p", "a")).run()
     devices = stage.devices("a")

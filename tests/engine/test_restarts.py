@@ -66,3 +66,22 @@ def test_a_version_delivered_twice_does_not_free_what_is_being_written() -> None
     engine.observe("ResourceClaim", "MODIFIED", raw_claim("a", 5), now)
     engine.observe("ResourceClaim", "ADDED", raw_claim("b", 6), now)
     assert [item for item in engine.decide(now + 10) if isinstance(item, WriteClaimStatus)] == []
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_started_between_the_two_requests_that_free_a_claim(used: bool) -> None:
+    """kube-controller-manager takes the allocation away, then the finalizer: in between, the report tells it from a bare claim."""
+    engine = Engine()
+    now = 1_800_000_000.0
+    status = {"phase": "Allocated", **({"usedBy": {"name": "p", "uid": "uid-p"}} if used else {})}
+    owner = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "name": "a", "uid": "uid-a"}
+    told = {"name": "a", "namespace": "default", "uid": "uid-r", "resourceVersion": "4", "ownerReferences": [owner]}
+    for item in (
+        *(node("n1"), gpus("n1", 1), device_class(), raw_claim("a", 5)),
+        {"kind": "ClaimReport", "metadata": told, "status": status},
+    ):
+        engine.observe(item["kind"], "ADDED", item, now)
+    for kind in WATCHED:
+        engine.synced(kind)
+    written = [item for item in engine.decide(now) if isinstance(item, WriteClaimStatus)]
+    assert len(written) == (0 if used else 1)

@@ -30,6 +30,8 @@ from dra_operator.cluster.rest import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_C
 _BASE = 57
 #: A write that failed, or a template that is missing, is tried again after this many seconds.
 _RETRY = 1.0
+#: Seconds between the two requests that free a claim: others can see it, and write to it, in between.
+_BETWEEN_WRITES = 0.02
 
 
 class ClaimController(Actor):
@@ -148,10 +150,9 @@ class ClaimController(Actor):
         consumers = dig(claim, "status", "reservedFor") or []
         valid = [entry for entry in consumers if self._in_use(claim_key.namespace, entry)]
         protected = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
-        if len(valid) < len(consumers):
-            claim = self._clear(claim, valid, deallocate=protected and not valid)
-        elif protected and deleting(claim) and not valid:
-            claim = self._clear(claim, valid, deallocate=True)
+        freed = protected and not valid and (bool(consumers) or deleting(claim))
+        if freed or len(valid) < len(consumers):
+            claim = self._free(claim, valid, deallocate=freed)
         elif valid or not self._owner_done(claim):
             # Nothing to free; a bound pod may be waiting for its reservation.
             self._reserve_bound(claim)
@@ -159,8 +160,11 @@ class ClaimController(Actor):
         if claim is not None and not valid and self._owner_done(claim):
             self.delete(RESOURCE_CLAIMS, claim)
 
-    def _clear(self, claim: Object, valid: list[dict[str, Any]], *, deallocate: bool) -> Object | None:
-        """Write the consumers that are left; without any, give the devices back and then let the claim go."""
+    def _free(self, claim: Object, valid: list[dict[str, Any]], *, deallocate: bool) -> Object | None:
+        """Write the consumers that are left; without any, give the devices back and then let the claim go.
+
+        None where the claim is not done with yet.
+        """
         updated = clone(claim)
         updated.setdefault("status", {})["reservedFor"] = valid
         if deallocate:
@@ -172,11 +176,20 @@ class ClaimController(Actor):
         if not deallocate:
             return response.body
         freed = response.body
+        self.agenda.at(self.now + _BETWEEN_WRITES, lambda: self._let_go(freed))
+        return None
+
+    def _let_go(self, freed: Object) -> None:
+        """The second request, of what the first one left: whoever wrote in between makes it fail, and the finalizer stays."""
         freed["metadata"]["finalizers"] = [
             name for name in freed["metadata"].get("finalizers") or () if name != DELETE_PROTECTION
         ]
-        self.put(RESOURCE_CLAIMS, freed)
-        return self.get(RESOURCE_CLAIMS, key(claim))
+        if not self.put(RESOURCE_CLAIMS, freed).ok:
+            self.after(_RETRY, RESOURCE_CLAIMS, key(freed), background=True)
+            return
+        claim = self.get(RESOURCE_CLAIMS, key(freed))
+        if claim is not None and self._owner_done(claim):
+            self.delete(RESOURCE_CLAIMS, claim)
 
     def _reserve_bound(self, claim: Object) -> None:
         owner = controller(claim)

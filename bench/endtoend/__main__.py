@@ -23,9 +23,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bench.endtoend.burst import DEVICES, Burst, Incorrect, Kind, Measured, make_class, make_namespace, make_nodes
+from bench.endtoend.limits import TookTooLong, limit
 from bench.endtoend.processors import since, used
 from bench.endtoend.requests import Probes, allocation_writes
-from devcluster import BuildError, ControlPlane, NeverHappened, StartError, eventually
+from devcluster import (
+    ApiError,
+    BuildError,
+    ControlPlane,
+    InstanceError,
+    KubectlError,
+    NeverHappened,
+    StartError,
+    eventually,
+)
 from devcluster.install import install, operator
 
 
@@ -61,7 +71,10 @@ def main() -> int:
     try:
         alone = run_alone(options.nodes, options.pods, options.kind)
         ours = run_with_operator(options.nodes, options.pods, options.kind)
-    except (BuildError, StartError, NeverHappened, Incorrect) as error:
+    except (ApiError, BuildError, InstanceError, KubectlError, OSError, StartError) as error:
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except (NeverHappened, Incorrect, TookTooLong) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.output == "json":
@@ -72,7 +85,10 @@ def main() -> int:
 
 
 def run_alone(nodes: int, pods: int, kind: Kind) -> Alone:
-    """kube-scheduler without our policies. Raises Incorrect, NeverHappened, StartError, BuildError."""
+    """kube-scheduler without our policies.
+
+    Raises Incorrect, NeverHappened, TookTooLong, and what devcluster raises where the control plane fails.
+    """
     with ControlPlane.start(report=say) as plane:
         prepare(plane, nodes)
         say(f"kube-scheduler alone: {pods} pods on {nodes} nodes")
@@ -83,7 +99,8 @@ def run_alone(nodes: int, pods: int, kind: Kind) -> Alone:
 def run_with_operator(nodes: int, pods: int, kind: Kind) -> WithOperator:
     """The same with policies and operator. Raises as `run_alone`."""
     with ControlPlane.start(report=say) as plane:
-        install(plane)
+        with limit(300, "installing the operator"):
+            install(plane)
         prepare(plane, nodes)
         with operator(plane) as running:
             probes = Probes(running.log)
@@ -93,6 +110,7 @@ def run_with_operator(nodes: int, pods: int, kind: Kind) -> WithOperator:
             processes = plane.pids() | {"dra-operator": running.process.pid}
             measured, cpu, namespace = burst(plane, pods, kind, processes)
             requests = probes.requests() - before
+            say("all pods are bound; waiting for the reports")
             path = f"/apis/dra-operator.dev/v1alpha1/namespaces/{namespace}/claimreports"
             reported = lambda: len(plane.client.get(path)["items"]) == pods  # noqa: E731
             eventually(reported, 300, every=1, what="every claim has its report")
@@ -101,9 +119,10 @@ def run_with_operator(nodes: int, pods: int, kind: Kind) -> WithOperator:
 
 def prepare(plane: ControlPlane, nodes: int) -> None:
     """Class and nodes; from now on nothing runs on them."""
-    make_class(plane)
-    make_nodes(plane, nodes)
-    plane.stop_kubelet()
+    with limit(600, f"making {nodes} nodes"):
+        make_class(plane)
+        make_nodes(plane, nodes)
+        plane.stop_kubelet()
     say(f"{nodes} nodes are ready")
 
 
@@ -111,13 +130,14 @@ def burst(
     plane: ControlPlane, pods: int, kind: Kind, processes: dict[str, int]
 ) -> tuple[Measured, dict[str, float], str]:
     """The burst, checked; CPU seconds; and the namespace it is in."""
-    namespace = make_namespace(plane)
-    made = Burst(plane, namespace, pods, kind)
-    before = used(processes)
-    measured = made.run()
-    cpu = since(before, processes)
-    made.check()
-    return measured, cpu, namespace
+    with limit(600, f"the burst of {pods} pods"):
+        namespace = make_namespace(plane)
+        made = Burst(plane, namespace, pods, kind)
+        before = used(processes)
+        measured = made.run()
+        cpu = since(before, processes)
+        made.check()
+        return measured, cpu, namespace
 
 
 def table(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOperator) -> str:

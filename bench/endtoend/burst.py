@@ -5,6 +5,7 @@ Knows nothing of who allocates: kube-scheduler alone and with the operator are m
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
@@ -27,6 +28,8 @@ DEVICES = 8
 #: The name of the DeviceClass, the claim template and the pods' label.
 NAME = "burst"
 PATIENCE = 240.0
+#: Seconds after which a watch that tells nothing is opened anew.
+_SILENCE = 30.0
 
 
 class Incorrect(Exception):
@@ -166,14 +169,14 @@ class Arrivals:
         self._address, self._path = urlsplit(server), path
         self._tls = ssl.create_default_context(cadata=authority.decode())
         self.at: dict[str, float] = {}
-        self._stopped = False
+        self._stopped = threading.Event()
         self._answer = self._open()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
     def _open(self) -> http.client.HTTPResponse:
         self._connection = http.client.HTTPSConnection(
-            self._address.hostname or "", self._address.port, timeout=PATIENCE, context=self._tls
+            self._address.hostname or "", self._address.port, timeout=_SILENCE, context=self._tls
         )
         accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
         self._connection.request(
@@ -185,27 +188,32 @@ class Arrivals:
         return answer
 
     def _follow(self) -> None:
-        while not self._stopped:
+        while not self._stopped.is_set():
             try:
                 while line := self._answer.readline():
                     event = orjson.loads(line)
                     if event["type"] == "ADDED":
                         self.at.setdefault(event["object"]["metadata"]["name"], time.monotonic())
-                if (
-                    not self._stopped
-                ):  # a fresh API server may end its first watches at once; the next one tells all anew
-                    self._connection.close()
-                    self._answer = self._open()
             except (OSError, ValueError, AttributeError, http.client.HTTPException):
-                if not self._stopped:
-                    raise
+                pass  # lost, silent, or closed by `stop`
+            # A fresh API server may end its first watches at once; the next one tells all anew.
+            while not self._stopped.is_set():
+                self._connection.close()
+                try:
+                    self._answer = self._open()
+                    break
+                except (OSError, http.client.HTTPException, Incorrect):
+                    self._stopped.wait(0.5)
 
     def stop(self) -> None:
-        self._stopped = True
-        if self._connection.sock is not None:
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+        """End the watch. A thread that does not notice ends with the process: closing under it would wait for it."""
+        self._stopped.set()
+        with contextlib.suppress(OSError):
+            if self._connection.sock is not None:
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)
-        self._connection.close()
+        if not self._thread.is_alive():
+            self._connection.close()
 
 
 def make_namespace(plane: ControlPlane) -> str:

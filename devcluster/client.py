@@ -4,18 +4,17 @@ Only requests, JSON and errors: no watches, no typed objects, no retries. The op
 """
 
 import base64
-import http.client
 import json
-import ssl
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import orjson
 from ruamel.yaml import YAML
+
+from devcluster.connection import Connection
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -43,9 +42,7 @@ class Client:
     """One user's access to one API server; safe to share between threads (a connection for each)."""
 
     def __init__(self, server: str, token: str, authority: bytes) -> None:
-        self._address = urlsplit(server)
-        self._token = token
-        self._tls = ssl.create_default_context(cadata=authority.decode())
+        self._server, self._token, self._authority = server, token, authority
         self._local = threading.local()
 
     @classmethod
@@ -85,49 +82,34 @@ class Client:
             headers["Authorization"] = f"Bearer {self._token}"
         if payload is not None:
             headers["Content-Type"] = content_type
-        try:
-            self._send(method, path, payload, headers)
-            answer = self._connection().getresponse()
-            raw = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
-        decoded = orjson.loads(raw) if answer.headers.get_content_type() == _JSON and raw else raw.decode()
+        answer = self._connection().exchange(method, path, headers, payload)
+        raw = answer.body
+        decoded = orjson.loads(raw) if answer.content_type == _JSON and raw else raw.decode()
         if answer.status >= 400:
             raise ApiError(answer.status, f"{method} {path}", decoded)
         return decoded
 
-    def _send(self, method: str, path: str, payload: bytes | None, headers: dict[str, str]) -> None:
-        """On the connection there is; where the server has closed it meanwhile, on a new one."""
-        reused = hasattr(self._local, "connection")
-        try:
-            self._connection().request(method, path, payload, headers)
-        except OSError:
-            if not reused:
-                raise
-            self.close()
-            self._connection().request(method, path, payload, headers)
-
     def close(self) -> None:
         """Drop this thread's connection; the next request opens one."""
-        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            del self._local.connection
+        self._connection().close()
 
-    def _connection(self) -> http.client.HTTPSConnection:
+    def _connection(self) -> Connection:
         if not hasattr(self._local, "connection"):
-            host, port = self._address.hostname or "", self._address.port
-            self._local.connection = http.client.HTTPSConnection(host, port, timeout=60, context=self._tls)
-        connection: http.client.HTTPSConnection = self._local.connection
+            self._local.connection = Connection(self._server, self._authority)
+        connection: Connection = self._local.connection
         return connection
 
 
 def in_parallel(call: Callable[[Item], object], items: Iterable[Item], *, workers: int = 8) -> None:
-    """Run `call` on each item, several at a time; raises the first error once all have ended."""
+    """Run `call` on each item, several at a time; raises the first error, and what has not begun then is left."""
     with ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(call, item) for item in items]:
-            done.result()
+        calls = [pool.submit(call, item) for item in items]
+        try:
+            for done in calls:
+                done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def read_kubeconfig(path: Path) -> tuple[str, str, bytes]:

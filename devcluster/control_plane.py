@@ -23,6 +23,7 @@ from devcluster.instance import Description, Folder, InstanceError
 
 _START_SECONDS: Final = 120.0  # a loaded machine; usually under 5 s
 _STOP_SECONDS: Final = 10.0
+_KILLS: Final = 3
 _POLL_SECONDS: Final = 0.02
 _LOG_LINES: Final = 15
 _counter = itertools.count(1)
@@ -339,12 +340,17 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _wait_until_free(folder: Folder) -> None:
-    deadline = time.monotonic() + _STOP_SECONDS
+    """Raises InstanceError where not even killing helps."""
+    deadline, killed = time.monotonic() + _STOP_SECONDS, 0
     while instance.is_alive(folder):
         if time.monotonic() > deadline:  # it hangs (stopped by a debugger, say): its death takes the rest along
             supervisor = instance.recorded_processes(folder).get(instance.SUPERVISOR)
+            if killed >= _KILLS:
+                raise InstanceError(f"instance {folder.name} does not end; its supervisor is process {supervisor}")
             if supervisor is not None:
-                os.kill(supervisor, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(supervisor, signal.SIGKILL)
+            killed += 1
             deadline += _STOP_SECONDS
         time.sleep(_POLL_SECONDS)
     remove_leftovers(folder.name)

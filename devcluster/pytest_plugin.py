@@ -97,7 +97,7 @@ def kubectl(control_plane: ControlPlane, namespace: str) -> Kubectl:
     return run
 
 
-def empty_namespace(client: Client, name: str, timeout: float = 30.0) -> None:
+def empty_namespace(client: Client, name: str, timeout: float = 120.0) -> None:
     """Delete a namespace and wait until its pods and claims are gone (the rest goes in its own time)."""
     client.delete(f"/api/v1/namespaces/{name}")  # from now on controllers cannot make new pods in it
 

@@ -12,12 +12,13 @@ class NeverHappened(AssertionError):
 
 
 def eventually(
-    check: Callable[[], Value], timeout: float = 30.0, *, every: float = 0.05, what: str | None = None
+    check: Callable[[], Value], timeout: float = 90.0, *, every: float = 0.05, what: str | None = None
 ) -> Value:
     """Call `check` until it gives something true, and give that.
 
     A `check` that raises is called again too, so that it can be made of plain asserts. `timeout` and `every` are
-    seconds. Raises `NeverHappened` at the deadline, with the last value or error.
+    seconds; the deadline is for what never comes, so it is generous to a loaded machine. Raises `NeverHappened` at the
+    deadline, with the last value or error.
     """
     deadline = time.monotonic() + timeout
     while True:

@@ -73,7 +73,7 @@ def start_operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Star
 def operator(start_operator: StartOperator) -> OperatorProcess:
     """One replica that leads."""
     replica = start_operator()
-    eventually(lambda: replica.leads, 20, what="the operator leads")
+    eventually(lambda: replica.leads, what="the operator leads")
     return replica
 
 

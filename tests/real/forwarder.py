@@ -24,10 +24,14 @@ HOP_BY_HOP = ("connection", "content-length", "host", "keep-alive", "transfer-en
 
 
 class Forwarder:
-    """Runs in a thread of its own inside a `with` block. `writes` are those since the last `arm`."""
+    """Runs in a thread of its own inside a `with` block.
 
-    def __init__(self, server: str) -> None:
-        self._server = server
+    `writes` are those to objects of one namespace since the last `arm`, `refused` those of them that conflicted with
+    somebody else's.
+    """
+
+    def __init__(self, server: str, namespace: str) -> None:
+        self._server, self._namespace = server, namespace
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
@@ -36,6 +40,7 @@ class Forwarder:
         self._when: Literal["before", "after"] = "before"
         self.port = 0
         self.writes: list[str] = []
+        self.refused: list[str] = []
         self.struck = ""
 
     def __enter__(self) -> Self:
@@ -55,7 +60,7 @@ class Forwarder:
     ) -> None:
         """Count anew. `strike` is called at write `number` (from 1): `before` it reaches the API server, or `after` the
         API server's answer; the answer is not passed on."""
-        self.writes, self.struck = [], ""
+        self.writes, self.refused, self.struck = [], [], ""
         self._number, self._when, self._strike = number, when, strike
 
     def kubeconfig(self, original: Path) -> Path:
@@ -88,7 +93,10 @@ class Forwarder:
             await runner.cleanup()
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
-        struck = await self._count(request)
+        counted = self._counts(request)
+        if counted:
+            self.writes.append(f"{request.method} {request.path}")
+        struck = counted and self._strike is not None and not self.struck and len(self.writes) == self._number
         if struck and self._when == "before":
             await self._hit()
             raise ConnectionResetError
@@ -98,6 +106,8 @@ class Forwarder:
             request.method, url, headers=headers, data=await request.read() or None
         ) as upstream:
             kept = {name: value for name, value in upstream.headers.items() if name.lower() not in HOP_BY_HOP}
+            if counted and upstream.status == 409:
+                self.refused.append(f"{request.method} {request.path}")
             if struck:
                 await upstream.read()
                 await self._hit()
@@ -109,12 +119,10 @@ class Forwarder:
             await answer.write_eof()
             return answer
 
-    async def _count(self, request: web.Request) -> bool:
+    def _counts(self, request: web.Request) -> bool:
         parts = request.path.strip("/").split("/")
-        if request.method not in WRITES or any(part in UNCOUNTED for part in parts):
-            return False
-        self.writes.append(f"{request.method} {request.path}")
-        return self._strike is not None and not self.struck and len(self.writes) == self._number
+        here = f"/namespaces/{self._namespace}/" in request.path
+        return here and request.method in WRITES and not any(part in UNCOUNTED for part in parts)
 
     async def _hit(self) -> None:
         assert self._strike is not None

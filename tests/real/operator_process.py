@@ -51,8 +51,8 @@ class OperatorProcess:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         if ready:
-            eventually(lambda: self._learn_port(before), 30, what="the operator has started")
-            eventually(lambda: self.get("/readyz")[0] == 200, 30, what="the operator is ready")
+            eventually(lambda: self._learn_port(before), what="the operator has started")
+            eventually(lambda: self.get("/readyz")[0] == 200, what="the operator is ready")
 
     def _learn_port(self, before: int) -> bool:
         assert self._process is not None
@@ -77,7 +77,7 @@ class OperatorProcess:
             self._process.kill()
             self._process.wait()
 
-    def stop(self, timeout: float = 20.0) -> int:
+    def stop(self, timeout: float = 60.0) -> int:
         """SIGTERM. Its exit code."""
         assert self._process is not None
         if self.running:

@@ -141,8 +141,3 @@ class Scene:
             yield
         finally:
             self.plane.start_scheduler()
-
-
-def all_taken(plane: ControlPlane) -> list[tuple[str, str, str]]:
-    """Every device of every allocation in the cluster, with repetitions."""
-    return [device for item in plane.client.get(f"{RESOURCE}/resourceclaims")["items"] for device in devices(item)]

@@ -87,15 +87,13 @@ def test_looking_changes_nothing(
         pods = listed(control_plane, namespace, "pods")
         return sum(pod["status"]["phase"] == "Running" for pod in pods) == count
 
-    eventually(lambda: running(3), 60, what="3 pods run")
+    eventually(lambda: running(3), what="3 pods run")
     kubectl("apply", "-f", "-", input=json.dumps(objects[3]))
-    eventually(
-        lambda: len(listed(control_plane, namespace, "resourceclaims")) == 4, 30, what="the fourth claim is there"
-    )
+    eventually(lambda: len(listed(control_plane, namespace, "resourceclaims")) == 4, what="the fourth claim is there")
     # From here on nobody else writes: the operator's own reports would.
     operator.stop()
     own = (namespace, name, gpu_class)
-    before = eventually(_settled(control_plane, *own), 60, every=0.1, what="nothing changes any more")
+    before = eventually(_settled(control_plane, *own), every=0.1, what="nothing changes any more")
     kinds = {key.split("/")[0] for key in before}
     assert kinds >= {"Namespace", "Node", "ResourceSlice", "DeviceClass", "ResourceClaim", "Pod", "Deployment"}
     there = everything(control_plane)

@@ -11,7 +11,7 @@ import pytest
 from devcluster import ControlPlane, eventually
 from devcluster.pytest_plugin import Nodes, empty_namespace
 from tests.real.operator_process import OperatorProcess
-from tests.real.scene import GATE, MANAGED, Object, Scene, all_taken, claim, pod, pod_spec, workload
+from tests.real.scene import GATE, MANAGED, Object, Scene, claim, pod, pod_spec, workload
 from tests.real.workloads import RESOURCE, devices, listed, nodes_of, template
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -123,7 +123,7 @@ def test_a_bare_claim_is_allocated_and_moved_to_where_its_pod_can_run(
     scene.apply(pod("elsewhere", "bare", nodeSelector={"kubernetes.io/hostname": second}))
     scene.wait(lambda: scene.node("elsewhere") == second, "the pod is bound where it can run")
     assert nodes_of(scene.claim("bare")) == [second]
-    assert scene.events("Moving", "elsewhere")
+    scene.wait(lambda: scene.events("Moving", "elsewhere"), "an Event tells")
 
 
 def test_a_node_cordoned_between_allocation_and_binding(
@@ -145,13 +145,14 @@ def test_a_node_cordoned_between_allocation_and_binding(
     scene.wait(lambda: set(scene.bound("set").values()) == {second}, "the Deployment's pod is on the other node")
     # It was pinned, and could run nowhere else: its controller made another one.
     assert before.isdisjoint(scene.pods("set"))
-    assert scene.events("PinnedPodStuck")
+    scene.wait(lambda: scene.events("PinnedPodStuck"), "an Event tells of the eviction")
     scene.wait(
         lambda: first in {entry["node"] for entry in scene.report("a").get("avoid", [])},
         "the report names the node that is avoided",
     )
-    told = scene.events("PlacementRejected", "single") + scene.events("Moving", "single")
-    assert told
+    scene.wait(
+        lambda: scene.events("PlacementRejected", "single") + scene.events("Moving", "single"), "an Event tells as well"
+    )
     assert len(scene.taken()) == len(set(scene.taken())) == 2
 
 
@@ -173,9 +174,11 @@ def test_kube_scheduler_gives_a_placement_back(
         )
         second = nodes("p4d:1")[0]
     scene.wait(lambda: scene.node("single") == second, "the pod is bound to the other node")
-    entries = eventually(lambda: scene.report("a").get("avoid"), 60, what="the report says what is avoided")
+    entries = eventually(lambda: scene.report("a").get("avoid"), what="the report says what is avoided")
     assert [entry["node"] for entry in entries] == [first]
-    assert "kube-scheduler" in entries[0]["why"]
+    told = "kube-scheduler could not bind the pod there: 0/2 nodes are available: "
+    scene.wait(lambda: scene.report("a")["avoid"][0]["why"].startswith(told), "with kube-scheduler's own words")
+    assert "anti-affinity" in scene.report("a")["avoid"][0]["why"]
     scene.wait(lambda: scene.events("PlacementRejected", "single"), "an Event tells as well")
     scene.wait(lambda: set(scene.bound("set").values()) == {second}, "a pinned pod's successor is there too")
     assert len(scene.taken()) == len(set(scene.taken())) == 2
@@ -245,7 +248,7 @@ def test_whose_pods_are_whose(
         )  # fmt: skip
         scene.wait(lambda: scene.node("held"), "ours is the last gate: now it is placed")
         # kube-scheduler may have taken a device at the same moment as the operator, which then gives way.
-        scene.wait(lambda: _each_once(scene, 2 + 2 + 1 + 1 + 2), "no device is in two allocations")
+        scene.wait(lambda: _each_once(2 + 2 + 1 + 1 + 2, scene, exempt), "no device is in two allocations")
     finally:
         scene.plane.client.delete(f"{RESOURCE}/deviceclasses/{served}")
 
@@ -259,8 +262,8 @@ def _served_by_us(scene: Scene, app: str) -> bool:
     return True
 
 
-def _each_once(scene: Scene, count: int) -> bool:
-    taken = all_taken(scene.plane)
+def _each_once(count: int, *scenes: Scene) -> bool:
+    taken = [device for scene in scenes for device in scene.taken()]
     return len(taken) == len(set(taken)) == count
 
 
@@ -296,7 +299,7 @@ def test_collisions_with_unmanaged_claims(
         _take_for(exempt, gpu_class, "first", mine[0])
         scene.wait(lambda: devices(scene.claim("a")) not in ([], mine), "our claim has other devices")
         assert scene.claim("a")["status"]["reservedFor"][0]["name"] == "waits"
-    assert scene.events("DeviceCollision", "a")
+    scene.wait(lambda: scene.events("DeviceCollision", "a"), "an Event tells of the collision")
     scene.wait(lambda: scene.node("waits"), "the pod is bound all the same")
 
     scene.apply(template("gpu", gpu_class), workload("Deployment", "runs", "gpu"))
@@ -306,7 +309,7 @@ def test_collisions_with_unmanaged_claims(
     _take_for(exempt, gpu_class, "second", devices(held)[0])
     scene.wait(lambda: scene.bound("runs") and before not in scene.bound("runs"), "the pod is replaced")
     scene.wait(lambda: scene.events("DeviceCollision", held["metadata"]["name"]), "an Event says why")
-    scene.wait(lambda: scene.bound("runs") and _each_once(scene, 4), "no device is in two allocations any more")
+    scene.wait(lambda: scene.bound("runs") and _each_once(4, scene, exempt), "no device is in two allocations any more")
     assert operator.metric("decisions_total", kind="RecordEvent", action="DeviceCollision") >= counted + 2
 
 

@@ -95,7 +95,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class SelectorWarning:
-    """A selector that failed on a device, which was left out for it."""
+    """A selector that failed on a device, which was left out for it; `selector` is -1 where the device's capacity was to blame."""
 
     claim: str
     request: str
@@ -105,6 +105,8 @@ class SelectorWarning:
     message: str
 
     def __str__(self) -> str:
+        if self.selector < 0:
+            return f"claim {self.claim}, request {self.request}: checking device {self.device}: {self.message}"
         source = f"class {self.device_class}" if self.device_class is not None else f"claim {self.claim}"
         return f"{source}: selector #{self.selector} on device {self.device}: {self.message}"
 

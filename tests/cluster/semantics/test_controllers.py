@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -54,6 +55,29 @@ def pod_allocated(place: Place, node: str, name: str = "p") -> tuple[dict[str, A
 def free(place: Place, name: str) -> bool:
     found = place.get("ResourceClaim", name)
     return not found.get("status") and not protected(found)
+
+
+def cordon(place: Place, node: str) -> None:
+    """Cordon a node; returns once kube-scheduler knows, which it shows by not binding a pod that can go nowhere else."""
+    assert patch("Node", node, {"spec": {"unschedulable": True}})(place).ok
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
+    names = (f"canary-{number}" for number in itertools.count())
+
+    def refused() -> bool:
+        name = next(names)
+        place.create(pod(name, affinity={"nodeAffinity": required}))
+        return bool(place.eventually(lambda: decided(place, name)) == "Unschedulable")
+
+    place.eventually(refused)
+
+
+def decided(place: Place, name: str) -> str:
+    """What kube-scheduler has said of a pod: Unschedulable, or the node."""
+    found = place.get("Pod", name)
+    conditions = found["status"].get("conditions") or ()
+    node: str = found["spec"].get("nodeName", "")
+    return node or next((entry.get("reason", "") for entry in conditions if entry["type"] == "PodScheduled"), "")
 
 
 def running(place: Place, name: str) -> bool:
@@ -223,9 +247,7 @@ class TestScheduling:
         """PostFilter: another node would do, so allocation and reservation go in one write; the guard keeps the scheduler from its own."""
         full, _ = place.world.add_nodes(2)
         _, name = pod_allocated(place, full)
-        cordon = {"spec": {"unschedulable": True}}
-        assert patch("Node", full, cordon)(place).ok
-        place.world.pass_time(0.3)
+        cordon(place, full)
         assert strategic("Pod", "p", UNGATE, by="operator")(place).ok
         found = place.eventually(
             lambda: None if "allocation" in (item := place.get("ResourceClaim", name)).get("status", {}) else item
@@ -239,8 +261,7 @@ class TestScheduling:
     def test_a_pinned_pod_keeps_its_allocation(self, place: Place) -> None:
         full, _ = place.world.add_nodes(2)
         _, name = pod_allocated(place, full)
-        assert patch("Node", full, {"spec": {"unschedulable": True}})(place).ok
-        place.world.pass_time(0.3)
+        cordon(place, full)
         here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [full]}]}
         pin = {
             "affinity": {
@@ -258,8 +279,7 @@ class TestScheduling:
         place.create(claim())
         uids = {name: place.create(pod(name, claims=[uses("c")]))["metadata"]["uid"] for name in ("p", "q")}
         assert allocate(node=full, reserved=[consumer(name, uid) for name, uid in uids.items()])(place).ok
-        assert patch("Node", full, {"spec": {"unschedulable": True}})(place).ok
-        place.world.pass_time(0.3)
+        cordon(place, full)
         assert strategic("Pod", "p", UNGATE, by="operator")(place).ok
         place.world.pass_time(1.0)
         assert place.get("ResourceClaim", "c")["status"]["allocation"]

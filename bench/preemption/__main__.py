@@ -14,16 +14,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
 from dra_operator.allocator import Problem, solve
+from dra_operator.allocator.joint import JointProblem, JointSolved, Member, NodeTopology, solve_jointly
 from dra_operator.api.claims import Allocation, DeviceClass, DeviceResult, ResourceClaim, quantity
 from dra_operator.api.core import Node
 from dra_operator.api.slices import ResourceSlice
 from dra_operator.inventory import Inventory
 from dra_operator.preemption.budgets import Budgets
+from dra_operator.preemption.gangvictims import Gang, GangVictims, choose_for_gang
 from dra_operator.preemption.holders import Holder, HolderIndex, PodRef
 from dra_operator.preemption.victims import NoVictims, Victims, choose
 
@@ -116,6 +119,15 @@ def guarded(nodes: int) -> Cluster:
     """As `ones`, three pods of four under a budget that allows nothing."""
     cluster = ones(nodes)
     cluster.protect(150)
+    return cluster
+
+
+def whole_nodes(nodes: int) -> Cluster:
+    """Each node's devices are one pod's."""
+    cluster = Cluster(nodes)
+    for name in cluster.nodes:
+        cluster.publish(name, [{} for _ in range(DEVICES)])
+        cluster.hold(name, list(range(DEVICES)))
     return cluster
 
 
@@ -212,28 +224,83 @@ CASES: list[tuple[str, Callable[[int], Cluster], Problem, int]] = [
 ]
 
 
-def measure(case: str, cluster: Cluster, problem: Problem, priority: int) -> Row:
-    def once() -> tuple[float, Victims | NoVictims]:
+#: name, cluster, what each member asks for, how many, under one value of a label that so many nodes share (0: anywhere).
+GANGS: list[tuple[str, Callable[[int], Cluster], Problem, int, int]] = [
+    ("gang of 4 with 8 devices each", whole_nodes, ask({"count": 8}), 4, 0),
+    ("gang of 4 with 8, in one domain of 18", whole_nodes, ask({"count": 8}), 4, 18),
+    ("gang of 8 with 1 device each", ones, ask({"count": 1}), 8, 0),
+    ("gang of 4 with 2 each, pods of 1-4", mixed, ask({"count": 2}), 4, 0),
+    ("gang of 4 with 9 each: no node has them", ones, ask({"count": 9}), 4, 0),
+]
+
+
+def gang_of(cluster: Cluster, problem: Problem, members: int, domain: int) -> Gang:
+    """As the engine asks: all members solved together, with these victims' claims released."""
+    values = {name: str(number // domain) for number, name in enumerate(cluster.nodes)} if domain else {}
+    topology = NodeTopology("Same", values.get) if domain else None
+
+    def fits(gone: Sequence[Holder], nodes: Sequence[str] | None) -> tuple[str, ...] | None:
+        joint = JointProblem(tuple(Member(replace(problem, nodes=nodes), "alike") for _ in range(members)), topology)
         snapshot = cluster.inventory.snapshot()
-        gc.collect()
-        began = time.perf_counter()
-        found = choose(
+        with snapshot:
+            for holder in gone:
+                for claim in holder.claims:
+                    snapshot.release(claim)
+            found = solve_jointly(joint, snapshot)
+        return tuple({str(item.node): None for item in found.members}) if isinstance(found, JointSolved) else None
+
+    domains: dict[str, list[str]] = {}
+    for name, value in values.items():
+        domains.setdefault(value, []).append(name)
+    return Gang(((problem, members),), tuple(map(tuple, domains.values())) or (None,), fits)
+
+
+def measure_gang(case: str, cluster: Cluster, problem: Problem, members: int, domain: int) -> Row:
+    gang = gang_of(cluster, problem, members, domain)
+    return timed(
+        case,
+        cluster,
+        lambda: choose_for_gang(
+            gang,
+            cluster.inventory,
+            cluster.index,
+            priority=10_000,
+            min_delta=1,
+            max_victims=8,
+            budgets=cluster.budgets,
+        ),
+    )
+
+
+def measure(case: str, cluster: Cluster, problem: Problem, priority: int) -> Row:
+    # Whoever preempts was turned away by the allocator before, which knows the claim then.
+    solve(problem, cluster.inventory.snapshot())
+    return timed(
+        case,
+        cluster,
+        lambda: choose(
             problem,
-            snapshot,
+            cluster.inventory.snapshot(),
             cluster.index,
             priority=priority,
             min_delta=1,
             max_victims=8,
             budgets=cluster.budgets,
             fits=lambda node, gone: True,
-        )
+        ),
+    )
+
+
+def timed(case: str, cluster: Cluster, choice: Callable[[], Victims | GangVictims | NoVictims]) -> Row:
+    def once() -> tuple[float, Victims | GangVictims | NoVictims]:
+        gc.collect()
+        began = time.perf_counter()
+        found = choice()
         return (time.perf_counter() - began) * 1000, found
 
-    # Whoever preempts was turned away by the allocator before, which knows the claim then.
-    solve(problem, cluster.inventory.snapshot())
     first, found = once()
     later = [once()[0] for _ in range(REPEATS)]
-    victims = sum(len(holder.pods) for holder in found.holders) if isinstance(found, Victims) else -1
+    victims = -1 if isinstance(found, NoVictims) else sum(len(holder.pods) for holder in found.holders)
     return Row(
         case=case,
         nodes=len(cluster.nodes),
@@ -246,6 +313,14 @@ def measure(case: str, cluster: Cluster, problem: Problem, priority: int) -> Row
     )
 
 
+def _one(row: tuple[str, Callable[[int], Cluster], Problem, int], cluster: Cluster) -> Row:
+    return measure(row[0], cluster, *row[2:])
+
+
+def _gang(row: tuple[str, Callable[[int], Cluster], Problem, int, int], cluster: Cluster) -> Row:
+    return measure_gang(row[0], cluster, *row[2:])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.preemption", description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=5000)
@@ -254,20 +329,24 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[Row] = []
     clusters: dict[Callable[[int], Cluster], Cluster] = {}
-    for case, build, problem, priority in CASES:
+    tasks: list[tuple[str, Callable[[int], Cluster], Callable[[Cluster], Row]]] = [
+        *((row[0], row[1], partial(_one, row)) for row in CASES),
+        *((row[0], row[1], partial(_gang, row)) for row in GANGS),
+    ]
+    for case, build, task in tasks:
         if options.only not in case:
             continue
         if build not in clusters:
             clusters.clear()
             clusters[build] = build(options.nodes)
-        rows.append(measure(case, clusters[build], problem, priority))
+        rows.append(task(clusters[build]))
         if options.json != "-":
             if len(rows) == 1:
-                print(f"{'case':32} {'holders':>8} {'victims':>8} {'first ms':>9} {'median ms':>10} {'worst ms':>9}")
+                print(f"{'case':40} {'holders':>8} {'victims':>8} {'first ms':>9} {'median ms':>10} {'worst ms':>9}")
             row = rows[-1]
             victims = "none" if row.victims < 0 else str(row.victims)
             print(
-                f"{row.case:32} {row.holders:8} {victims:>8} {row.first_ms:9.1f} {row.median_ms:10.1f} {row.worst_ms:9.1f}",
+                f"{row.case:40} {row.holders:8} {victims:>8} {row.first_ms:9.1f} {row.median_ms:10.1f} {row.worst_ms:9.1f}",
                 flush=True,
             )
     if options.json:

@@ -166,11 +166,15 @@ def subsets(
     """Sets with exactly so many pods. Depth first, one candidate after another; a branch is left where what remains cannot be enough."""
     count = len(candidates)
     amount_from, pods_from, freed_from = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
+    # The most that one pod more can bring, and all that those without pods have.
+    each_from, idle_from = [0.0] * (count + 1), [0] * (count + 1)
     for index in range(count - 1, -1, -1):
-        size = len(candidates[index].holder.pods)
-        amount_from[index] = amount_from[index + 1] + candidates[index].amount
+        size, amount = len(candidates[index].holder.pods), candidates[index].amount
+        amount_from[index] = amount_from[index + 1] + amount
         pods_from[index] = pods_from[index + 1] + size
         freed_from[index] = freed_from[index + 1] + (not size)
+        each_from[index] = max(each_from[index + 1], amount / size if size else 0.0)
+        idle_from[index] = idle_from[index + 1] + (0 if size else amount)
     chosen: list[Candidate] = []
 
     def walk(first: int, pods: int, limit: int, need: int) -> Iterator[tuple[Candidate, ...]]:
@@ -178,6 +182,8 @@ def subsets(
             yield tuple(chosen)
         for index in range(first, count):
             if need > amount_from[index] or pods > pods_from[index] or not (pods or freed_from[index]):
+                return
+            if need > pods * each_from[index] + idle_from[index]:
                 return
             item = candidates[index]
             size = len(item.holder.pods)

@@ -49,6 +49,7 @@ class Pod:
     """`requests` is the scheduler's view of the whole pod: cpu in thousandths, the rest in whole units, `pods` = 1.
 
     `generated_claims` maps the pod's claim names to the ResourceClaims made for them; a name mapped to None needs no claim.
+    `claimed_resources`: extended resources that the pod has by `extended_resource_claim`, not from a device plugin (KEP-5004).
     """
 
     meta: ObjectMeta
@@ -69,6 +70,7 @@ class Pod:
     phase: str
     generated_claims: Mapping[str, str | None]
     extended_resource_claim: str | None
+    claimed_resources: frozenset[str]
     unschedulable: str | None
     nominated_node: str | None
     ready: bool
@@ -112,6 +114,10 @@ class Pod:
             }
             or EMPTY,
             extended_resource_claim=(status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"),
+            claimed_resources=frozenset(
+                mapping.get("resourceName", "")
+                for mapping in (status.get("extendedResourceClaimStatus") or {}).get("requestMappings") or ()
+            ),
             unschedulable=_unschedulable(status),
             nominated_node=shared_text(status.get("nominatedNodeName") or None),
             ready=any(

@@ -6,13 +6,14 @@ returned has always been judged, so the sets handed to the search only decide wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 
 from dra_operator.api.core import Pod
 from dra_operator.engine.accounts import Accounts
 from dra_operator.engine.judging import Ask, Breach, Judge, Pairs
 from dra_operator.engine.placing import Blocked, Placed, Placer
+from dra_operator.engine.refusals import Refusal, Refusals
 from dra_operator.engine.state import State
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
@@ -32,6 +33,7 @@ class Budgeting:
         self.accounts = Accounts(state)
         self._judge = Judge(state, self.accounts)
         self._bars = Bars(state.inventory)
+        self._refusals = Refusals()
         self._version = -1
 
     # -- placing
@@ -55,7 +57,23 @@ class Budgeting:
             if over:
                 unit.only_short = True
                 return _blocked(unit, over)
-            return _Attempt(self, Task(ask, pod, now), forbidden).run()
+            key = None if moving else self._question(ask, pod, forbidden, now)
+            moment = (self._state.moment, self.accounts.version, self._judge.standing(ask))
+            known = None if key is None else self._refusals.get(key, moment)
+            if known is not None:
+                unit.short_of = known.short_of
+                return known.blocked
+            outcome = _Attempt(self, Task(ask, pod, now), forbidden).run()
+            if key is not None and isinstance(outcome, Blocked) and unit.short_of:
+                self._refusals.note(key, moment, Refusal(outcome, unit.short_of))
+            return outcome
+
+    def _question(self, ask: Ask, pod: Pod | None, forbidden: Devices, now: float) -> Hashable | None:
+        """Equal for units of which the budgets must say the same; None for those that are like no other."""
+        signature = self._placer.signature(ask.unit, pod, now)
+        return (
+            None if signature is None else (signature, ask.namespace, ask.quotas, ask.reserves, ask.ends_at, forbidden)
+        )
 
     def permits(self, unit: Unit, pairs: Pairs, now: float, *, without: frozenset[str] = _UNMOVED) -> Blocker | None:
         """Why the budgets forbid these allocations for the unit, None if they do not. `without`: claims (UIDs) that give back

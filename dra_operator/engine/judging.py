@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from dra_operator.api.claims import Allocation
@@ -128,6 +128,13 @@ class Judge:
         used = self._accounts.tallies.of(ask.scope(budget)).amounts(budget)
         aside = self._set_aside(ask, budget)
         return {name: limit - used[name] - aside.get(name, 0) for name, limit in budget.limits.items()}
+
+    def standing(self, ask: Ask) -> Hashable:
+        """What is left for the unit, and free for reservations: while it stays the same, so does the judgement."""
+        left = tuple(tuple(sorted(self.left(ask, budget).items())) for budget, _ in ask.quotas)
+        if not ask.reserves:
+            return left
+        return left, frozenset(self._there(ask)[0].items()), tuple(self._accounts.all_kept())
 
     def _least(self, ask: Ask, budget: Budget, members: frozenset[int]) -> Amounts:
         return self._asking.least(budget, [seen.claim for seen in ask.claims], members)

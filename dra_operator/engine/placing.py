@@ -86,6 +86,16 @@ class Placer:
             self._failures[failure] = (state.moment, blocked, [claim.claim.meta.name for claim in todo])
         return blocked
 
+    def signature(self, unit: Unit, pod: Pod | None, now: float) -> Hashable | None:
+        """Equal for units that must get the same answer while nothing changes; None where the unit is like no other."""
+        if self.gangs.concerns(unit, pod):
+            return None
+        seen = [self._state.view.claims[key] for key in unit.claims]
+        todo = [claim for claim in seen if not claim.allocated]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
+        avoided = () if pod is None else tuple(sorted(self._state.avoided_nodes(pod, now)))
+        return self._signature(unit, pod, todo, fixed, avoided)
+
     def candidates(self, unit: Unit) -> Candidates | None:
         """The devices its unallocated claims could use, whoever has them now; None if they cannot be planned."""
         seen = [self._state.view.claims[key] for key in unit.claims]

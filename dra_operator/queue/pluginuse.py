@@ -1,7 +1,8 @@
 """Devices that pods have from a device plugin instead of by a claim (design §4).
 
 Where a node offers a class's `extendedResourceName` in its allocatable, a device plugin serves it there, and what running pods ask for
-of it is used like devices of that class. On other nodes the scheduler makes a claim for it (KEP-5004), which counts by itself.
+of it is used like devices of that class. What the scheduler made a claim for instead (KEP-5004) counts by that claim, also on a node
+whose device plugin came later.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ class PluginUse:
 
     def runs(self, pod: Pod, node: str) -> None:
         """The pod is bound to the node and not finished."""
-        if pod.meta.uid in self._resources:
-            return  # neither its node nor its extended resources can change
         shares = {
             name: PluginShare(pod.meta.namespace, node, count)
             for name, count in pod.requests.items()
-            if count and "/" in name and not name.startswith("kubernetes.io/")
+            if count and "/" in name and not name.startswith("kubernetes.io/") and name not in pod.claimed_resources
         }
+        if self._resources.get(pod.meta.uid, ()) == tuple(shares):
+            return  # neither its node nor how much it asks for can change
+        self.ends(pod.meta.uid)
         if not shares:
             return
         self._resources[pod.meta.uid] = tuple(shares)

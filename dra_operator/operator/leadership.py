@@ -60,6 +60,9 @@ class Leadership:
         self._taking_over: asyncio.Task[None] | None = None
         self._path = LEASES.path(settings.namespace, settings.lease_name)
         self._asked = asyncio.Event()
+        self._released = False
+        #: Renewing and releasing do not mix: the later write would be refused, or take the Lease again.
+        self._turn = asyncio.Lock()
 
     def leads(self) -> bool:
         """Cheap: asked before every write."""
@@ -87,9 +90,14 @@ class Leadership:
 
     async def release(self) -> None:
         """Give the Lease up, so that another replica need not wait for it to expire. Never raises."""
+        self._released = True
         if not self._settings.enabled or not self.leads():
             return
         self._end("released")
+        async with self._turn:
+            await self._give_up()
+
+    async def _give_up(self) -> None:
         try:
             response = await self._sender.send(Request("GET", self._path), urgent=True, within=2.0)
             if response.ok and (response.body.get("spec") or {}).get("holderIdentity") == self.identity:
@@ -103,7 +111,8 @@ class Leadership:
     async def _attempt(self) -> None:
         """Get or renew the Lease. Never raises."""
         try:
-            reason = await self._get_or_renew()
+            async with self._turn:
+                reason = None if self._released else await self._get_or_renew()
         except Unreachable as error:
             reason = str(error)
         if reason is None:
@@ -151,6 +160,8 @@ class Leadership:
     def _judge(self, answer: Response, began: float) -> str | None:
         if not answer.ok:
             return answer.message
+        if self._released:
+            return "released"
         if self._held and not self.leads():
             # It ran out while the API server was away and nobody else took it. Others wrote nothing as leader, but what
             # we know may be old: start as if it had been lost.

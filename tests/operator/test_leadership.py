@@ -41,11 +41,15 @@ class World:
             self.check()
             if not self._sleepers or self._sleepers[0][0] > end:
                 break
-            self.now, _, future = heapq.heappop(self._sleepers)
-            if not future.done():
-                future.set_result(None)
+            self.wake_one()
         self.now = end
         self.check()
+
+    def wake_one(self) -> None:
+        """Time moves on to the end of the shortest sleep."""
+        self.now, _, future = heapq.heappop(self._sleepers)
+        if not future.done():
+            future.set_result(None)
 
     def check(self) -> None:
         assert len(self.leaders) <= 1, f"two leaders at {self.now}"
@@ -159,6 +163,22 @@ async def test_a_released_lease_is_taken_at_the_next_attempt(world: World) -> No
     first.task.cancel()
     await world.pass_time(3)
     assert world.leaders == [second]
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_lease_is_released_for_good_whatever_a_renewal_is_doing(world: World, steps: int) -> None:
+    """The renewal has got `steps` steps far when the Lease is given up, and the replica goes on for a moment."""
+    first = world.replica("a")
+    await world.pass_time(1)
+    world.wake_one()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await first.leadership.release()
+    await world.pass_time(5)
+    assert world.lease is not None
+    assert world.lease["spec"]["holderIdentity"] == ""
+    assert first.history == ["gained", "lost"]
+    assert not first.leadership.leads()
 
 
 async def test_a_leader_cut_off_stops_writing_before_another_begins(world: World) -> None:

@@ -99,7 +99,7 @@ async def rig(server: FakeApiServer) -> AsyncIterator[Rig]:
     yield made
     if not made.task.done():
         made.service.stop()
-        await asyncio.wait_for(made.task, 10)
+        await asyncio.wait_for(made.task, 30)
 
 
 async def test_the_engine_hears_every_kind_whole_before_it_decides(rig: Rig) -> None:
@@ -172,10 +172,10 @@ async def test_kopf_ends_and_nothing_is_lost(server: FakeApiServer, rig: Rig, ho
         server.compact()
         server.error(RESOURCE_CLAIMS, int(how[:3]), "Expired")
     server.put(RESOURCE_CLAIMS, "d", "ns")
-    await until(lambda: rig.alive("ResourceClaim") == {"b", "c", "d"}, 10)
-    await until(lambda: server.watching(RESOURCE_CLAIMS) > 0, 10)
+    await until(lambda: rig.alive("ResourceClaim") == {"b", "c", "d"}, 30)
+    await until(lambda: server.watching(RESOURCE_CLAIMS) > 0, 30)
     server.put(RESOURCE_CLAIMS, "e", "ns")
-    await until(lambda: "e" in rig.alive("ResourceClaim"), 10)
+    await until(lambda: "e" in rig.alive("ResourceClaim"), 30)
     assert not rig.task.done()
     if how == "500 in the stream":
         assert rig.sample("dra_operator_kopf_restarts_total") >= 1
@@ -185,7 +185,7 @@ async def test_a_graceful_stop_gives_the_lease_up(server: FakeApiServer, rig: Ri
     lease = server.kinds["leases"].objects[("dra-operator", "dra-operator")]
     assert lease["spec"]["holderIdentity"] == rig.service.identity
     rig.service.stop()
-    await asyncio.wait_for(rig.task, 10)
+    await asyncio.wait_for(rig.task, 30)
     lease = server.kinds["leases"].objects[("dra-operator", "dra-operator")]
     assert lease["spec"]["holderIdentity"] == ""
     leftovers = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
@@ -199,10 +199,10 @@ async def test_a_follower_is_ready_and_takes_over_when_the_leader_stops(server: 
     assert second.engine.decided_at == []
     assert rig.engine.decided_at
     rig.service.stop()
-    await asyncio.wait_for(rig.task, 10)
+    await asyncio.wait_for(rig.task, 30)
     await until(lambda: second.engine.decided_at)
     second.service.stop()
-    await asyncio.wait_for(second.task, 10)
+    await asyncio.wait_for(second.task, 30)
 
 
 async def test_a_crashing_engine_is_replaced_and_told_everything_again(server: FakeApiServer) -> None:
@@ -218,4 +218,4 @@ async def test_a_crashing_engine_is_replaced_and_told_everything_again(server: F
     synced = {told[1] for told in rig.engine.told if told[0] == "SYNCED"}
     assert synced == {resource.kind for resource in ENGINE_KINDS}
     rig.service.stop()
-    await asyncio.wait_for(rig.task, 10)
+    await asyncio.wait_for(rig.task, 30)

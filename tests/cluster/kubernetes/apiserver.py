@@ -295,7 +295,7 @@ class FakeApiServer:
         return web.json_response({"kind": "Status", "code": code, "reason": reason, "message": reason}, status=code)
 
 
-async def until(condition: Any, seconds: float = 5.0) -> None:
+async def until(condition: Any, seconds: float = 30.0) -> None:
     """Wait for real sockets to do their part; fails with the condition's source of truth when they do not."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

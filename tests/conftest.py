@@ -8,5 +8,5 @@ from hypothesis import settings
 pytest_plugins = ["devcluster.pytest_plugin"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.register_profile("fuzz", derandomize=False, deadline=None, print_blob=True)
+settings.register_profile("fuzz", derandomize=False, deadline=None, database=None, print_blob=True)
 settings.load_profile("repeatable")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import log2
 
 from dra_operator.allocator.capacity import CapacityError, consumption
+from dra_operator.allocator.counters import Counters, make_counters
 from dra_operator.allocator.plan import Plan, Rule, Way
 from dra_operator.allocator.selection import Broken, Rejected, Selectors
 from dra_operator.api.taints import untolerated
@@ -43,22 +44,6 @@ class Column:
     values: dict[int, dict[int, Hashable]] = field(default_factory=dict)
     masks: dict[int, dict[Hashable, int]] = field(default_factory=dict)
     rejected: Counter[object] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """The shared counters that matter to a table. `total` in 10^-9; `drains`: what each position of the view takes of them.
-
-    `sets` and `groups` do the same for the counter sets and their compatibility groups (KEP-5963).
-    """
-
-    total: tuple[int, ...] = ()
-    drains: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    sections: tuple[int, ...] = ()
-    names: tuple[tuple[str, str], ...] = ()
-    sets: int = 0
-    set_names: tuple[tuple[int, str], ...] = ()
-    groups: dict[int, tuple[tuple[int, frozenset[str]], ...]] = field(default_factory=dict)
 
 
 class Table:
@@ -190,7 +175,7 @@ class _Builder:
             self._fill(bit, position, cells[position])
         if plan.rules:
             self._values()
-        self._counters(set(order))
+        table.counters = make_counters(self.view, set(order), self.features)
         self._symmetry()
         table.columns = [columns[self.first[way.index]] for way in plan.ways]
         future, later = [], 0
@@ -351,56 +336,6 @@ class _Builder:
                     if column.usable >> bit & 1:
                         for item in value if isinstance(value, frozenset) else (value,):
                             masks[item] = masks.get(item, 0) | 1 << bit
-
-    def _counters(self, relevant: set[int]) -> None:
-        """Number the counters that relevant devices take from."""
-        if not self.features.partitionable_devices or not any(kind.device.consumes for kind in self.view.kinds):
-            return
-        numbers: dict[tuple[int, str, str], int] = {}
-        sets: dict[tuple[int, str], int] = {}
-        section_of: dict[int, int] = {}
-        for index, section in enumerate(self.view.sections):
-            for position in range(section.start, section.stop):
-                section_of[position] = index
-                if position in relevant:
-                    for use in self.view.kinds[position].device.consumes:
-                        sets.setdefault((index, use.counter_set), len(sets))
-                        for name in sorted(use.counters):
-                            numbers.setdefault((index, use.counter_set, name), len(numbers))
-        if not sets:
-            return
-        drains: dict[int, tuple[tuple[int, int], ...]] = {}
-        groups: dict[int, tuple[tuple[int, frozenset[str]], ...]] = {}
-        for position, index in section_of.items():
-            consumes = self.view.kinds[position].device.consumes
-            found = tuple(
-                (numbers[index, use.counter_set, name], amount.nano)
-                for use in consumes
-                for name, amount in sorted(use.counters.items())
-                if (index, use.counter_set, name) in numbers
-            )
-            if found:
-                drains[position] = found
-            if self.features.compatibility_groups:
-                member = tuple(
-                    (sets[index, use.counter_set], frozenset(use.compatibility_groups))
-                    for use in consumes
-                    if (index, use.counter_set) in sets
-                )
-                if member:
-                    groups[position] = member
-        totals = [
-            {item.name: item.counters for item in section.pool.content.counter_sets} for section in self.view.sections
-        ]
-        self.table.counters = Counters(
-            total=tuple(totals[index][counter_set][name].nano for index, counter_set, name in numbers),
-            drains=drains,
-            sections=tuple(index for index, _, _ in numbers),
-            names=tuple((counter_set, name) for _, counter_set, name in numbers),
-            sets=len(sets) if self.features.compatibility_groups else 0,
-            set_names=tuple(sets),
-            groups=groups,
-        )
 
     def _symmetry(self) -> None:
         """Devices that are alike in everything the search looks at: of these, trying one is trying all."""

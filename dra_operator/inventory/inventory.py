@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from dra_operator.api.claims import Allocation, DeviceClass
 from dra_operator.api.core import Node
-from dra_operator.api.selectors import NodeSelector
 from dra_operator.api.slices import Device, DeviceTaintRule, ResourceSlice
 from dra_operator.inventory.collisions import Collision, find_collisions
 from dra_operator.inventory.features import DEFAULT_1_37, Features
 from dra_operator.inventory.identity import DeviceId, PoolId
 from dra_operator.inventory.kinds import Attribute, Kinds
 from dra_operator.inventory.pools import Offer, Pool, read_pool, source_of
+from dra_operator.inventory.reach import Reach
 from dra_operator.inventory.snapshot import Snapshot
 from dra_operator.inventory.taintrules import Selection, TaintRules
 from dra_operator.inventory.usage import Occupancy, Usage, Use, uses_of
@@ -50,9 +50,9 @@ class Inventory:
         self._rules = TaintRules()
         self._linked: tuple[str, ...] = ()
         self._pools_at: dict[str, set[PoolId]] = {}
-        self._selected: dict[NodeSelector, set[str]] = {}
         #: Pools with a slice that is not for one node by name.
         self._by_label: dict[PoolId, Pool] = {}
+        self._reach = Reach(self.nodes, features)
         self._stale_pools: set[PoolId] = set()
         self._stale_nodes: set[str] = set()
         self._names: list[str] | None = None
@@ -253,36 +253,16 @@ class Inventory:
         """A node appeared, went, or has other labels: look again at what it can reach, and at nothing else."""
         name = record.name
         self._names = None
-        for selector, names in self._selected.items():
-            names.discard(name)
-            if record.node is not None and selector.matches(name, record.node.labels):
-                names.add(name)
+        self._reach.node_changed(record)
         for pool_id, pool in self._by_label.items():
             if pool_id in self._stale_pools:
                 continue
-            reached = any(self._reaches(resource_slice, record) for resource_slice in pool.content.slices)
+            reached = any(self._reach.includes(resource_slice, record) for resource_slice in pool.content.slices)
             if reached != (name in pool.reach):
                 (pool.reach.add if reached else pool.reach.discard)(name)
                 (self._pools_at.setdefault(name, set()).add if reached else self._pools_at[name].discard)(pool_id)
         self._stale_nodes.add(name)
         self.version += 1
-
-    def _reaches(self, resource_slice: ResourceSlice, record: NodeRecord) -> bool:
-        """Is any device of the slice for this node?"""
-        if resource_slice.shared_counters and not self.features.partitionable_devices:
-            return False
-        sources: Iterable[ResourceSlice | Device] = (resource_slice,)
-        if resource_slice.per_device_node_selection:
-            sources = resource_slice.devices if self.features.partitionable_devices else ()
-        return any(source.node_name == record.name or self._selects(source, record) for source in sources)
-
-    def _selects(self, source: ResourceSlice | Device, record: NodeRecord) -> bool:
-        """Does a slice or device that does not name one node select this one?"""
-        if record.node is None:
-            return False
-        return source.all_nodes or (
-            source.node_selector is not None and record.name in self._where(source.node_selector)
-        )
 
     def _read_pool(self, pool: Pool) -> None:
         for offer in pool.content.offers:
@@ -302,7 +282,7 @@ class Inventory:
             self._by_label.pop(pool.id, None)
         reach: set[str] = set()
         for resource_slice in content.slices:
-            reach |= self._reach_of_slice(resource_slice)
+            reach |= self._reach.of_slice(resource_slice)
         tied = bool(content.counter_sets)
         seen_at: set[str | None] = set()
         for offer in content.offers:
@@ -328,40 +308,6 @@ class Inventory:
         if not pool.slices:
             del self.pools[pool.id]
 
-    def _reach_of_slice(self, resource_slice: ResourceSlice) -> set[str]:
-        if resource_slice.shared_counters and not self.features.partitionable_devices:
-            return set()
-        if resource_slice.node_name is not None:
-            return {resource_slice.node_name}
-        if resource_slice.all_nodes:
-            return self._everywhere()
-        if resource_slice.node_selector is not None:
-            return self._where(resource_slice.node_selector)
-        if not resource_slice.per_device_node_selection or not self.features.partitionable_devices:
-            return set()
-        reach: set[str] = set()
-        for device in resource_slice.devices:
-            if device.node_name is not None:
-                reach.add(device.node_name)
-            elif device.all_nodes:
-                return self._everywhere()
-            elif device.node_selector is not None:
-                reach |= self._where(device.node_selector)
-        return reach
-
-    def _everywhere(self) -> set[str]:
-        return set(self.node_names)
-
-    def _where(self, selector: NodeSelector) -> set[str]:
-        found = self._selected.get(selector)
-        if found is None:
-            found = self._selected[selector] = {
-                name
-                for name, record in self.nodes.items()
-                if record.node is not None and selector.matches(name, record.node.labels)
-            }
-        return found
-
     def _view_node(self, name: str) -> None:
         record = self.nodes.get(name)
         if record is None:
@@ -376,7 +322,7 @@ class Inventory:
         for pool in pools:
             offers = pool.here.get(name, [])
             if pool.shared:
-                offers = [*offers, *(offer for offer in pool.shared if self._selects(source_of(offer), record))]
+                offers = [*offers, *(offer for offer in pool.shared if self._reach.selects(source_of(offer), record))]
                 offers.sort(key=lambda offer: offer.rank)
             # Pools with any device that has binding conditions come last, as in the in-tree allocator: also if that
             # device of the slice is for other nodes.

@@ -21,6 +21,9 @@ _KINDS = {
 }
 
 
+_WORKLOADS = frozenset({"deployment", "deploy", "statefulset", "sts", "daemonset", "ds", "job", "replicaset", "rs"})
+
+
 def explain(
     target: Annotated[str, typer.Argument(metavar="claim/NAME|pod/NAME", help="What to explain.")],
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="Where it is.")] = "default",
@@ -66,5 +69,8 @@ def parse_target(text: str) -> tuple[str, str]:
     """(claim or pod, name) of `claim/NAME` or `pod/NAME`. Raises CommandFailed."""
     kind, slash, name = text.partition("/")
     if not slash or not name or "/" in name or kind.lower() not in _KINDS:
-        raise CommandFailed(f"{text!r} is neither claim/NAME nor pod/NAME", USAGE)
+        hint = f"; did you mean pod/{text}?" if text and not slash else ""
+        if slash and kind.lower().rstrip("s") in _WORKLOADS:
+            hint = f"; name one of the pods of the {kind.lower().rstrip('s')}"
+        raise CommandFailed(f"{text!r} is neither claim/NAME nor pod/NAME{hint}", USAGE)
     return _KINDS[kind.lower()], name

@@ -17,6 +17,7 @@ from dra_operator.cli.live import Listed, read_cluster
 from dra_operator.engine.engine import Engine
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.explain.account import Account
+from dra_operator.explain.explanation import listed
 
 Kind = Literal["claim", "pod"]
 _NAMES = {"claim": "ResourceClaim", "pod": "Pod"}
@@ -63,7 +64,8 @@ def _missing(kind: str, key: Key, known: Sequence[Key], where: str) -> CommandFa
     elsewhere = sorted(other.namespace for other in known if other.name == key.name)
     if elsewhere:
         return CommandFailed(f"there is no {kind} {key} {where}, but one in namespace {', '.join(elsewhere)}; say -n")
-    here = [other.name for other in known if other.namespace == key.namespace]
-    near = get_close_matches(key.name, here, 3, 0.5)
-    meant = f"; did you mean {', '.join(near)}?" if near else ""
+    here = sorted(other.name for other in known if other.namespace == key.namespace)
+    # What a workload or a template makes begins with its name.
+    near = [name for name in here if name.startswith(f"{key.name}-")] or get_close_matches(key.name, here, 3, 0.5)
+    meant = f"; did you mean {listed(near, 3)}?" if near else ""
     return CommandFailed(f"there is no {kind} {key} {where}{meant}")

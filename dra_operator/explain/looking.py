@@ -6,6 +6,7 @@ one; only devices that somebody has are looked up one by one, to say who. The st
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -117,6 +118,13 @@ def _text(why: str, index: int | None, way: Way) -> str:
         several = len(way.filter.expressions) > 1
         return f"not matching the request's selector{f' {index}' if several else ''}"
     return _TEXTS[why]
+
+
+def _plain_error(message: str) -> str:
+    """An error of a selector without what cel-go puts around it: the expression once more, and an arrow."""
+    return re.sub(
+        r"CEL (\w+) error: .*?ERROR: <input>:(\d+:\d+): (.*?)\s+\|.*", r"\1 error at \2: \3", message, flags=re.DOTALL
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +350,7 @@ class Look:
                 return Verdict("class" if outcome.by_class else "request", outcome.index)
             case Broken():
                 source = f"class {way.detail.device_class_name}" if outcome.by_class else "the request"
-                return Verdict("error", detail=f"selector {outcome.index} of {source}: {outcome.message}")
+                return Verdict("error", detail=f"selector {outcome.index} of {source}: {_plain_error(outcome.message)}")
 
     # -- devices without one home ----------------------------------------------------------------------------------
 

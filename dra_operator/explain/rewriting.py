@@ -6,6 +6,8 @@ what it was meant to say, or there is none.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from dra_operator.api.quantity import Quantity
@@ -28,13 +30,13 @@ def rebound(expression: str, term: str, operator: str, value: Any) -> str | None
     terms = _terms(expression) or []
     for number, found in enumerate(terms):
         subject = _subject(found) if unparse(found) == term else None
-        text = None if subject is None else _comparison(unparse(subject), operator, value)
+        text = None if subject is None else comparison(unparse(subject), operator, value)
         if text is None:
             continue
         terms[number] = parse(text)
         result = _checked(unparse(conjunction(terms)))
-        comparison = None if result is None else cached_selector(result).conjuncts[number].comparison
-        right = comparison is not None and (comparison.operator, comparison.bound) == (operator, value)
+        made = None if result is None else cached_selector(result).conjuncts[number].comparison
+        right = made is not None and (made.operator, made.bound) == (operator, value)
         return result if right else None
     return None
 
@@ -58,6 +60,48 @@ def guarding(expression: str) -> str | None:
     return None if result is root else _checked(unparse(result))
 
 
+@dataclass(frozen=True, slots=True)
+class Mistyped:
+    """A term that compares what the device has with text, by size. `name`: of the attribute or capacity, `capacity`: which it is."""
+
+    term: str
+    subject: str
+    operator: str
+    text: str
+    name: str
+    capacity: bool
+
+
+def mistyped(expression: str) -> tuple[Mistyped, ...]:
+    """The terms that compare by size with text: of a quantity, version or number this fails."""
+    found = []
+    for term in term_texts(expression):
+        match = _BY_SIZE.fullmatch(term)
+        if match is not None:
+            capacity = match["subject"].startswith("device.capacity[")
+            name = match["name"] or match["quoted"]
+            found.append(Mistyped(term, match["subject"], match["operator"], match["text"], name, capacity))
+    return tuple(found)
+
+
+def retyped(expression: str, item: Mistyped, value: Quantity | Semver | int) -> str | None:
+    """The expression with this term comparing with a value of the right type; None where it still does not compile."""
+    terms = _terms(expression) or []
+    for number, found in enumerate(terms):
+        text = comparison(item.subject, item.operator, value) if unparse(found) == item.term else None
+        if text is not None:
+            terms[number] = parse(text)
+            return _checked(unparse(conjunction(terms)))
+    return None
+
+
+#: As `unparse` prints it.
+_BY_SIZE = re.compile(
+    r"(?P<subject>device\.(?:attributes|capacity)\['[^']+'\](?:\.(?P<name>\w+)|\['(?P<quoted>[^']+)'\])) "
+    r"(?P<operator>>=|<=|>|<) '(?P<text>[^'\\]*)'"
+)
+
+
 def _terms(expression: str) -> list[Expr] | None:
     try:
         return list(conjuncts(parse(expression)))
@@ -79,7 +123,8 @@ def _subject(term: Expr) -> Expr | None:
     return side
 
 
-def _comparison(subject: str, operator: str, value: Any) -> str | None:
+def comparison(subject: str, operator: str, value: Any) -> str | None:
+    """A term that compares what the device has with a value."""
     match value:
         case Quantity():
             return f"{subject}.compareTo(quantity({quoted(str(value))})) {operator} 0"

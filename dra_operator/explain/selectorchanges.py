@@ -12,11 +12,23 @@ from typing import Any
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.selection import Broken
 from dra_operator.api.claims import RequestDetail, ResourceClaim
+from dra_operator.api.quantity import Quantity
+from dra_operator.api.semver import Semver
 from dra_operator.explain.changes import TRIED, Asked, Change, distance
 from dra_operator.explain.conjuncts import ORDERED, Terms, comparable, shown, text_of
 from dra_operator.explain.drafts import Apply, Draft, with_detail
-from dra_operator.explain.rewriting import guarding, rebound, term_texts, without
+from dra_operator.explain.rewriting import (
+    Mistyped,
+    comparison,
+    guarding,
+    mistyped,
+    rebound,
+    retyped,
+    term_texts,
+    without,
+)
 from dra_operator.inventory import Inventory
+from dra_operator.inventory.kinds import Kind, attribute_of
 
 Rewrite = Callable[[str], str | None]
 
@@ -33,6 +45,7 @@ def selector_changes(asked: Asked) -> Iterator[Change]:
                 yield from _bounds(asked, way, terms, number, texts[term.index])
                 yield _drop(asked, way, terms, number, texts[term.index])
         yield from _guards(asked, way)
+        yield from _mistyped(asked, way)
 
 
 def _expressions(way: Way, by_class: bool) -> tuple[str | None, ...]:
@@ -109,6 +122,55 @@ def _guards(asked: Asked, way: Way) -> Iterator[Change]:
         text = f"guard selector {selector} of {source} against attributes that a device lacks: {better}"
         apply = _rewriting(way, by_class, selector, guarding)
         yield Change("class" if by_class else "guard", text, apply, f"{way.index}/guard/{by_class}/{selector}")
+
+
+def _mistyped(asked: Asked, way: Way) -> Iterator[Change]:
+    """Selectors of the request that compare a quantity, version or number with text: with a value of its type, the one meant first."""
+    broken: dict[int, list[Kind]] = {}
+    for kind, outcome in asked.outcomes[way.index].items():
+        if isinstance(outcome, Broken) and not outcome.by_class:
+            broken.setdefault(outcome.index, []).append(kind)
+    for selector, kinds in sorted(broken.items()):
+        expression = way.filter.expressions[selector] or ""
+        for item in mistyped(expression):
+            published = [value for kind in kinds if (value := _published(kind, item)) is not None]
+            meant = _meant(item.text, published)
+            if meant is None:
+                continue
+            alike = Counter(value for value in published if comparable(value, meant))
+            for value in [meant, *(value for value in _nearest_values(item.operator, meant, alike) if value != meant)]:
+                rewrite = partial(retyped, item=item, value=value)
+                if rewrite(expression) is not None:
+                    better = comparison(item.subject, item.operator, value)
+                    instead = "" if value == meant else f", and with {shown(value)} instead of {item.text}"
+                    text = f"compare {item.name} with a {_TYPES[type(value)]}, not with text{instead}: {better} ({asked.where(way)})"
+                    apply = _rewriting(way, False, selector, rewrite)
+                    family = f"{way.index}/typed/{selector}/{item.term}"
+                    yield Change("guard", text, apply, family, distance(meant, value))
+
+
+_TYPES = {Quantity: "quantity", Semver: "version", int: "number"}
+
+
+def _published(kind: Kind, item: Mistyped) -> Any:
+    if item.capacity:
+        return kind.device.capacity.get(item.name)
+    return attribute_of(kind.device, kind.driver, f"{kind.driver}/{item.name}")
+
+
+def _meant(text: str, published: list[Any]) -> Quantity | Semver | int | None:
+    """The text as a value of the type that devices publish."""
+    kinds = {type(value) for value in published}
+    try:
+        if Quantity in kinds:
+            return Quantity.parse(text)
+        if Semver in kinds:
+            return Semver.parse(".".join([*text.removeprefix("v").split("."), "0", "0"][:3]))
+        if int in kinds:
+            return int(text)
+    except ValueError:
+        return None
+    return None
 
 
 def _nearest_values(operator: str, bound: Any, values: Counter[Any]) -> list[Any]:

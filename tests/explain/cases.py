@@ -119,6 +119,13 @@ def selector_fails() -> tuple[Stage, str]:
 
 
 @case
+def quantity_compared_with_text() -> tuple[Stage, str]:
+    spec = devices_spec(selector=f'device.driver == "{GPU}" && device.capacity["{GPU}"].memory >= "80Gi"')
+    nodes = [node("n1"), big_gpus("n1"), node("n2"), big_gpus("n2", memory="24Gi")]
+    return settled(*nodes, device_class(), asking("c", spec), pod("p", "c")), "pod/p"
+
+
+@case
 def class_misspelt() -> tuple[Stage, str]:
     return settled(node("n1"), gpus("n1", 1), device_class(), claim("c", of="gpuu"), pod("p", "c")), "pod/p"
 

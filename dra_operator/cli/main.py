@@ -47,6 +47,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("lint", "dra_operator.cli.lint", "Say what in manifests will not work, and why."),
     Command("convert", "dra_operator.cli.convert", "Turn manifests of older dialects into resource.k8s.io/v1."),
     Command("defrag", "dra_operator.cli.defrag", "Find the fewest moves that make a waiting claim fit."),
+    Command("migrate", "dra_operator.cli.migrate", "Move from device plugins to DRA: plan, generate, verify."),
     Command("top", "dra_operator.cli.top", "Show how devices are used now, and who waits for them."),
     Command(
         "snapshot", "dra_operator.cli.snapshot", "Save a cluster's objects in one file that the other commands read."

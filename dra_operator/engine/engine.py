@@ -20,6 +20,7 @@ from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.pluginnodes import PluginNodes
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
@@ -79,6 +80,7 @@ class Engine:
         )
         self._lifecycle = Lifecycle(self._state, self._placer, self._alarms)
         self._ownership = Ownership(self._state)
+        self._plugin_nodes = PluginNodes(self._state)
         self._holding = Holding(self._state)
         self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
         #: What moves would do for those that wait.
@@ -154,6 +156,7 @@ class Engine:
             return []
         writing = self._state.settings.mode == "allocate"
         self._give_up_late_writes(now)
+        self._plugin_nodes.refresh()
         looked_at = list(self._state.dirty_claims)
         self._holding.refresh(looked_at)
         self._holding.refresh_groups(list(self._state.dirty_groups))

@@ -20,6 +20,7 @@ from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.membership import is_ours
 from dra_operator.engine.networkclasses import NetworkClasses
+from dra_operator.engine.names import PLUGIN_RESOURCE
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.state import Lost, State, reference
@@ -277,12 +278,18 @@ class Intake:
             self._state.served_resources[device_class.name] = device_class.extended_resource_name
         else:
             self._state.served_resources.pop(device_class.name, None)
+        plugin = device_class.meta.annotations.get(PLUGIN_RESOURCE)
+        if plugin:
+            self._state.plugin_resources[device_class.name] = plugin
+        else:
+            self._state.plugin_resources.pop(device_class.name, None)
         self._state.relaid()
         self._class_reporter.apply_class(device_class)
 
     def _remove_class(self, key: Key) -> None:
         self._state.inventory.remove_class(key.name)
         self._state.served_resources.pop(key.name, None)
+        self._state.plugin_resources.pop(key.name, None)
         self._state.relaid()
         self._class_reporter.remove_class(key.name)
         self._networks.remove_class(key.name)

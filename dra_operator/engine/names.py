@@ -16,5 +16,10 @@ UNGATED_AT = "dra-operator.dev/ungated-at"
 #: A PriorityClass name, for claims whose pods name none.
 PRIORITY_CLASS = "dra-operator.dev/priority-class"
 
+#: On a DeviceClass: the device plugin's resource for the same devices. Nodes that offer it are left to the plugin.
+PLUGIN_RESOURCE = "dra-operator.dev/plugin-resource"
+#: The taint on devices of such nodes.
+PLUGIN_TAINT = "dra-operator.dev/device-plugin"
+
 DEFAULT_SCHEDULER = "default-scheduler"
 EXTENDED_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"

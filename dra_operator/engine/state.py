@@ -83,6 +83,7 @@ class State:
     events: list[RecordEvent] = field(default_factory=list)
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
     served_resources: dict[str, str] = field(default_factory=dict)
+    plugin_resources: dict[str, str] = field(default_factory=dict)
     changes: int = 0
     layout: int = 0
     rooms: int = 0

@@ -27,6 +27,7 @@ class PluginUse:
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, PluginShare]] = {}
         self._resources: dict[str, tuple[str, ...]] = {}
+        self._without_claim: dict[str, dict[str, str]] = {}
         self.version = 0
 
     def runs(self, pod: Pod, node: str) -> None:
@@ -44,12 +45,20 @@ class PluginUse:
         self._resources[pod.meta.uid] = tuple(shares)
         for name, share in shares.items():
             self._pods.setdefault(name, {})[pod.meta.uid] = share
+            # The scheduler notes the claim that it made for them before it binds the pod.
+            if pod.extended_resource_claim is None:
+                self._without_claim.setdefault(name, {})[pod.meta.uid] = node
         self.version += 1
 
     def ends(self, uid: str) -> None:
         for name in self._resources.pop(uid, ()):
             del self._pods[name][uid]
+            self._without_claim.get(name, {}).pop(uid, None)
             self.version += 1
+
+    def nodes(self, resource: str) -> set[str]:
+        """Where pods have it from a device plugin, even if the plugin has left and the node offers none any more."""
+        return set(self._without_claim.get(resource, {}).values())
 
     def of(self, resource: str, nodes: Mapping[str, Node]) -> Iterator[PluginShare]:
         """What pods have of it from device plugins."""

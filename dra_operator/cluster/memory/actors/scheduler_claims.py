@@ -92,11 +92,11 @@ class PodClaims:
 
     def covered_on(self, node: Node) -> frozenset[str]:
         """Extended resources for which the node needs no device plugin, since a claim will do."""
-        return frozenset(ask.resource for ask in self.asks if ask.resource not in node.allocatable)
+        return frozenset(ask.resource for ask in self.asks if not node.allocatable.get(ask.resource))
 
     def allocate(self, first_fit: FirstFit | None, store: Store, node: Node, item: Object) -> Chosen | None:
         """Allocations for what has none yet, on one node. Raises ClaimError."""
-        asks = tuple(ask for ask in self.asks if ask.resource not in node.allocatable)
+        asks = tuple(ask for ask in self.asks if not node.allocatable.get(ask.resource))
         if not self.unallocated and not asks:
             return Chosen({})
         wanted = [*self.unallocated, *([extended_resources.claim_for(self.pod, list(asks))] if asks else [])]

@@ -19,8 +19,8 @@ from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.membership import is_ours
-from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.names import PLUGIN_RESOURCE
+from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.state import Lost, State, reference

@@ -19,12 +19,15 @@ from dra_operator.explain.bench import BRIEF
 from dra_operator.explain.explaining import explain
 from dra_operator.explain.explanation import REPORT, Explanation, explanation_dict
 from dra_operator.explain.situation import Situation
+from dra_operator.explain.summary import Blocker
 from dra_operator.queue.units import Unit
 
 #: Explanations kept to be shared.
 _KEPT = 256
 #: Stand for the names of claims and pods in a shared explanation; from Unicode's private use area, so in no name.
 _CLAIM, _POD = "\ue000{}\ue001", "\ue002"
+#: Changes tried for a gang, however large it is.
+_DRAFTS = 4
 #: Causes that say more than the counts in a report's summary.
 _TELLING = frozenset({"rolling update", "idle", "constraint"})
 
@@ -58,8 +61,7 @@ class Details:
     def of(self, seen: SeenClaim, unit: Unit, summary: str, now: float, *, quiet: bool) -> dict[str, Any]:
         """`status.explanation` of the claim's report. `quiet`: nothing is being placed just now. Raises NotYet."""
         names = [key for key in unit.claims if not self._state.view.claims[key].allocated]
-        if seen.key not in names or unit.key.kind == "group":
-            # What would help one member says nothing of its group.
+        if seen.key not in names:
             return {"summary": summary}
         known = self._found(unit, names, now, quiet)
         told = _named(known.told[names.index(seen.key)], [key.name for key in names], unit.key.subject.name)
@@ -81,9 +83,16 @@ class Details:
         self._free = max(self._free, now) + spacing
         if len(self._known) >= _KEPT:
             self._known.clear()
-        situation = _anonymous(self._explainer.situations.of(unit, now, None))
-        explanation = explain(situation, BRIEF)
-        told = tuple(_of_claim(explanation, number) for number in range(len(names)))
+        blocker = Blocker(unit.reason, unit.message) if unit.key.kind == "group" else None
+        situation = self._explainer.situations.of(unit, now, blocker)
+        if situation.gang is None:
+            explanation = explain(_anonymous(situation), BRIEF)
+            told = tuple(_of_claim(explanation, number) for number in range(len(names)))
+        else:
+            # Its members are told the same; each draft is solved for all of them.
+            drafts = max(_DRAFTS, BRIEF.drafts // len(situation.gang.members))
+            whole = explanation_dict(explain(situation, replace(BRIEF, drafts=drafts)), REPORT)
+            told = (whole,) * len(names)
         known = self._known[key] = _Known(self._state.moment, now, told)
         return known
 
@@ -94,7 +103,8 @@ class Details:
         seen = [state.view.claims[key] for key in unit.claims]
         return (
             unit.key.kind,
-            unit.key.subject.namespace,
+            # What is told of members, or of ties to devices allocated already, names them.
+            unit.key.subject if self._explainer.situations.ties(unit, pod) else unit.key.subject.namespace,
             unit.priority,
             state.terms(unit)[0],
             tuple(state.view.claims[key].spec_key for key in names),

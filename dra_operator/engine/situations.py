@@ -140,6 +140,10 @@ class Situations:
 
     # -- members
 
+    def ties(self, unit: Unit, pod: Pod | None) -> bool:
+        """Does its situation have a gang?"""
+        return self._placer.gangs.concerns(unit, pod)
+
     def _joined(
         self, unit: Unit, pod: Pod | None, now: float, forbidden: _Forbidden
     ) -> tuple[list[Party], Gang] | None:

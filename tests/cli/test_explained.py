@@ -175,3 +175,15 @@ def _set(item: Any, path: str, value: Any) -> None:
     item[steps[-1]] = value
     if value is None:
         del item[steps[-1]]
+
+
+def test_reports_of_a_gang_say_what_would_help_all_of_it() -> None:
+    stage, _ = CASES["gang-in-one-rack"]()
+    stage.run(60)
+    told = [stage.report(f"c{number}")["explanation"] for number in range(3)]
+    assert told[0]["requests"][0]["members"] == 3
+    assert all(each["fixes"] == told[0]["fixes"] for each in told)
+    assert told[0]["fixes"][0]["edits"] == [
+        {"object": "ClaimGroup default/ring", "path": "spec.minMembers", "value": 2}
+    ]
+    assert max(len(orjson.dumps(each)) for each in told) < 16_000

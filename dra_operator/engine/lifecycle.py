@@ -21,6 +21,9 @@ from dra_operator.engine.writing import deallocate
 from dra_operator.queue.nodefit import describe_misfits
 from dra_operator.queue.units import Unit, UnitKey
 
+#: Seconds within which an idle kube-scheduler has tried a pod; times in annotations are cut to seconds.
+_PROMPT = 3.0
+
 
 class Lifecycle:
     """Looks at every pod and claim that changed, once a pass."""
@@ -29,6 +32,7 @@ class Lifecycle:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
         self._rejections = Rejections(state, alarms)
+        self._behind = (float("-inf"), False)
         self.gangs = Gangs(state, placer, alarms, self._advance_member)
 
     def take_in(self, now: float) -> list[Decision]:
@@ -215,10 +219,32 @@ class Lifecycle:
         state.ledger.occupy(pod, node)
         if pod.unschedulable is None or pod.nominated_node is not None:
             return []
-        if now < ungated + state.settings.unbound_grace:
-            self._alarms.set(ungated + state.settings.unbound_grace, "pod", pod.key)
+        patience = ungated + state.settings.unbound_grace
+        if now >= patience and self._backlog(now):
+            patience = ungated + state.settings.unbound_grace_busy
+        if now < patience:
+            self._alarms.set(min(patience, max(now, ungated) + state.settings.unbound_grace), "pod", pod.key)
             return []
         return self._relocate(unit, pod, seen, f"kube-scheduler does not bind it: {pod.unschedulable:.200}", now)
+
+    def _backlog(self, now: float) -> bool:
+        """Whether kube-scheduler has not even tried a pod that lost its gate a moment ago: then it has not tried others again."""
+        if self._behind[0] != now:
+            before = now - _PROMPT
+            self._behind = (
+                now,
+                any(
+                    (ungated := parse_time(pod.meta.annotations.get(UNGATED_AT))) is not None
+                    and ungated < before
+                    and GATE not in pod.gates
+                    and pod.node_name is None
+                    and pod.unschedulable is None
+                    and pod.meta.deleted is None
+                    and not pod.terminal
+                    for pod in self._state.view.pods.values()
+                ),
+            )
+        return self._behind[1]
 
     def _relocate(self, unit: Unit, pod: Pod, seen: list[SeenClaim], why: str, now: float) -> list[Decision]:
         """Take the pod's devices back so that it can be placed elsewhere; a pinned pod can run nowhere else and is evicted."""

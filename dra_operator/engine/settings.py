@@ -47,6 +47,10 @@ class EngineSettings:
     """Seconds an ungated pod may be Unschedulable for kube-scheduler before its claims are moved: its caches lag
     behind, and it retries by itself."""
 
+    unbound_grace_busy: float = 60.0
+    """The same while kube-scheduler has not even tried pods that were ungated seconds ago: a pod that it failed on stands
+    behind them in its queue."""
+
     lost_after: float = 5.0
     """Seconds that no ResourceSlice names an allocated device until it is Lost: a driver that starts anew may withdraw
     what it publishes for a moment."""

@@ -14,12 +14,21 @@ from typing import Any
 
 from rich.console import Console
 
-from devcluster import BuildError, ControlPlane, NeverHappened, StartError, eventually
+from devcluster import (
+    ApiError,
+    BuildError,
+    ControlPlane,
+    InstanceError,
+    KubectlError,
+    NeverHappened,
+    StartError,
+    eventually,
+)
 from devcluster.install import install, operator
 
 HERE = Path(__file__).resolve().parent
 NAMESPACE = "research"
-PATIENCE = 60.0
+PATIENCE = 90.0
 PHASE_COLOURS = {"Allocated": "cyan", "Reserved": "green", "Queued": "yellow", "Unsatisfiable": "red"}
 
 PATHS = {
@@ -46,7 +55,7 @@ def main() -> int:
                     lines = running_operator.log.read_text().splitlines(keepends=True)
                     notes.print("".join(lines[-20:]), markup=False)
                     return 1
-    except (BuildError, StartError) as error:
+    except (ApiError, BuildError, InstanceError, KubectlError, NeverHappened, StartError) as error:
         notes.print(str(error), style="red")
         return 1
 

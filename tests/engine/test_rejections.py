@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dra_operator.api.meta import format_time
 from dra_operator.engine.decisions import RecordEvent
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.names import UNGATED_AT
@@ -36,11 +37,11 @@ def stored_claim(version: int, *, allocated: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ungated_pod(version: int, message: str | None) -> dict[str, Any]:
+def ungated_pod(version: int, message: str | None, at: float = NOW) -> dict[str, Any]:
     item = pod("p", "a")
     item["metadata"] |= {
         "namespace": "default", "uid": "uid-p", "resourceVersion": str(version),
-        "creationTimestamp": "2027-01-01T00:00:00Z", "annotations": {UNGATED_AT: "2027-01-15T08:00:00Z"},
+        "creationTimestamp": "2027-01-01T00:00:00Z", "annotations": {UNGATED_AT: format_time(at)},
     }  # fmt: skip
     told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     item["status"] = {"phase": "Pending", "conditions": [told] if message else []}

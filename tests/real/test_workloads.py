@@ -184,10 +184,6 @@ def test_kube_scheduler_gives_a_placement_back(
     assert len(scene.taken()) == len(set(scene.taken())) == 2
 
 
-@pytest.mark.xfail(
-    reason="a device allocated by kube-scheduler in the same moment can stay in two allocations beyond the deadline: not understood yet",
-    strict=False,
-)
 def test_whose_pods_are_whose(
     scene: Scene, exempt: Scene, nodes: Nodes, gpu_class: str, operator: OperatorProcess
 ) -> None:

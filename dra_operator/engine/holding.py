@@ -183,6 +183,8 @@ class Holding:
         counts: dict[str, int] = {}
         found: dict[str, Tied] = {}
         for tied in members:
+            if not tied.claims:  # one that is ending, and whose claims are free already
+                continue
             uid = min(tied.claims)
             counts[uid] = counts.get(uid, 0) + 1
             found[uid] = tied

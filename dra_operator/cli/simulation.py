@@ -75,7 +75,12 @@ def simulate_files(
 
 def play_files(paths: Sequence[str], until: float | None = None, seed: int = 0) -> _Run:
     """Read and run, and print nothing but notes and errors."""
-    run = _Run(read_manifests(paths), until, None, seed)
+    return play(read_manifests(paths), until, seed)
+
+
+def play(manifests: Manifests, until: float | None = None, seed: int = 0) -> _Run:
+    """As `play_files`, of what was read before."""
+    run = _Run(manifests, until, None, seed)
     run.play()
     return run
 

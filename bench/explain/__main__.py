@@ -14,6 +14,7 @@ or more to allocation.
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import json
 import sys
@@ -28,7 +29,7 @@ from dra_operator.allocator import Problem, Solved, attempt, solve
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.core import Node
 from dra_operator.api.slices import ResourceSlice
-from dra_operator.engine.decisions import Outcome, WriteClaimStatus, WriteReport
+from dra_operator.engine.decisions import Outcome, PatchPod, WriteClaimStatus, WriteReport
 from dra_operator.engine.detailing import Details
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.settings import EngineSettings
@@ -182,17 +183,22 @@ def pod_with_claim(number: int, spec: Object, now: float) -> tuple[Object, Objec
 
 
 class Api:
-    """An API server that accepts every write at once and tells of it. `spent`: CPU seconds of the engine alone, `placing` of these
-    until the last allocation."""
+    """An API server that accepts every write at once and tells of it, with a scheduler that binds what is let go.
+
+    `spent`: CPU seconds of the engine alone, `placing` of these until the last allocation.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.version = 10
         self.explained = 0
         self.spent = self.placing = 0.0
+        self.pods: dict[str, Object] = {}
+        self.nodes: dict[str, str] = {}
 
     def add(self, pod: Object, claim: Object, now: float) -> None:
         self._stamp(claim)
+        self.pods[pod["metadata"]["name"]] = pod
         with self._timed():
             self.engine.observe("ResourceClaim", "ADDED", claim, now)
             self.engine.observe("Pod", "ADDED", pod, now)
@@ -221,6 +227,8 @@ class Api:
 
     def _carry_out(self, decision: Any, now: float) -> None:
         body = json.loads(json.dumps(getattr(decision, "body", None)))
+        if isinstance(decision, PatchPod):
+            body = self._bound(decision.pod.name)
         if isinstance(decision, WriteReport):
             self.explained += "fixes" in (body["status"].get("explanation") or {})
         if isinstance(body, dict) and "metadata" in body:
@@ -229,9 +237,19 @@ class Api:
             self.engine.settle(Outcome(decision, 200, "", "", body), now)
             if isinstance(decision, WriteClaimStatus):
                 self.placing = self.spent
+                self.nodes[decision.claim.name] = body["status"]["allocation"]["devices"]["results"][0]["pool"]
                 self.engine.observe("ResourceClaim", "MODIFIED", body, now)
             elif isinstance(decision, WriteReport):
                 self.engine.observe(decision.kind, "MODIFIED", {"kind": decision.kind, **body}, now)
+            elif isinstance(decision, PatchPod):
+                self.engine.observe("Pod", "MODIFIED", body, now)
+
+    def _bound(self, name: str) -> Object:
+        """The pod without its gate, on the node of its devices (each pod's claim has its name)."""
+        pod = self.pods[name] = copy.deepcopy(self.pods[name])
+        del pod["spec"]["schedulingGates"]
+        pod["spec"]["nodeName"] = self.nodes[name]
+        return pod
 
 
 # -- explanations

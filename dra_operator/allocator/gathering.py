@@ -152,7 +152,11 @@ class Gathering:
             answer = None
             if found.choices and found.trouble is None:
                 terms = known.expectations(self.demand, record.view) if self.strategy is Strategy.Fragmentation else ()
-                answer = (narrowed, *best_choice(narrowed, start, found.choices, self.strategy, terms))
+                wished = () if exact else known.plan.preferred
+                answer = (
+                    narrowed,
+                    *best_choice(narrowed, start, found.choices, self.strategy, terms, wished),
+                )
             self._found[key] = answer
         known_answer = self._found[key]
         return None if known_answer is None else Spot(record, group, known, *known_answer)
@@ -267,8 +271,7 @@ class Gathering:
                 continue
             if not isinstance(found, tuple):
                 return frozenset((typed(found),))
-            if not self.inventory.features.list_type_attributes:
-                return frozenset()
+            # These constraints are ours and not the API's: a list is a list, whether the feature is on or not.
             return frozenset(map(typed, found)) or None
         return None
 

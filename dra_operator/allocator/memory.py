@@ -125,7 +125,8 @@ class Known:
         exact = strategy is Strategy.FirstFit
         occupied = NOTHING if ignore_usage else self.memory.inventory.usage.by_device
         verdict: tuple[Table, Found, Choice | None, Score | None] | None = None
-        for known in self._variants() if self.plan.preferred and not exact else (self,):
+        preferred = () if exact else self.plan.preferred
+        for known in self._variants() if preferred else (self,):
             table = known.table(view, exact)
             start = make_start(table, used, shares, occupied, forbidden, held)
             found = known.find(table, start, work, exact)
@@ -133,7 +134,7 @@ class Known:
                 verdict = verdict or (table, found, None, None)
                 continue
             expected = () if outlook is None else outlook.expectations(self, view)
-            choice, score = best(table, start, found.choices, strategy, expected, self.plan.preferred)
+            choice, score = best(table, start, found.choices, strategy, expected, preferred)
             if verdict is None or verdict[3] is None or (score.hard, score.soft) < (verdict[3].hard, verdict[3].soft):
                 verdict = table, found, choice, score
         assert verdict is not None

@@ -72,6 +72,7 @@ class Problem:
     `cost`: what choosing a node costs others, 0 = nothing; smaller is better, after the hard preferences.
     `penalty`: added to what the strategy says of a node, in devices, never below 0: for what the devices alone do not show, such as
     CPU that would be missing to use those left.
+    `wish`: how welcome a node is, from 0 to `wish_most`; counts with the weights of preferred constraints.
     `admin_access`: may claims of this namespace ask for admin access? (None: all, the API server has checked.)
     `ignore_usage`: as if nothing was allocated. `seed` goes into share IDs, which are the same for the same input.
     """
@@ -85,6 +86,8 @@ class Problem:
     barred: tuple[tuple[int, Bar], ...] = ()
     cost: Callable[[str], float] | None = None
     penalty: Callable[[str], float] | None = None
+    wish: Callable[[str], float] | None = None
+    wish_most: float = 0.0
     constraints: tuple[UnitConstraint, ...] = ()
     demand: Demand | None = None
     admin_access: Callable[[str], bool] | None = None

@@ -6,15 +6,16 @@ the strategy, devices no larger than needed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from dra_operator.allocator.connecting import connected, covers, values_of
 from dra_operator.allocator.demand import Expectations, Left, fitting
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
 from dra_operator.allocator.start import Start
 from dra_operator.allocator.table import Table, positions
-from dra_operator.inventory.kinds import attribute_of, typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,12 @@ def best(
 ) -> tuple[Choice, Score]:
     """The best of a node's solutions, the first of equals. `expected`: the demand that Fragmentation minds."""
     judge = _Judge(table, start, strategy, expected, preferred)
-    scored = [(judge.score(choice), index) for index, choice in enumerate(choices)]
+    compared = list(choices)
+    if preferred:
+        compared += [better for choice in choices for better in connected(table, start, choice, preferred)]
+    scored = [(judge.score(choice), index) for index, choice in enumerate(compared)]
     score, index = min(scored, key=lambda item: (item[0].hard, item[0].soft, item[1]))
-    return choices[index], score
+    return compared[index], score
 
 
 class _Judge:
@@ -68,7 +72,22 @@ class _Judge:
         prefer = 0.0
         if self.preferred:
             prefer = -sum(item.weight * satisfied(table, item, choice) for item in self.preferred)
+            # Between equals, the group that has the least left: larger ones stay whole.
+            waste += _LITTLE * sum(self._left_with(item, choice, taken) for item in self.preferred)
         return Score((sum(subs), subs, binding), (prefer, self._strategic(choice, taken), waste))
+
+    def _left_with(self, constraint: UnitConstraint, choice: Choice, taken: int) -> int:
+        """Free devices that have the value most of the constraint's devices have."""
+        table = self.table
+        values = shared_values(table, constraint, choice)
+        usable = 0
+        for way, _ in choice:
+            if covers(constraint, way):
+                usable |= table.columns[way.index].usable
+        free = self.start.free & ~taken & usable
+        return sum(
+            1 for bit in range(len(table.order)) if free >> bit & 1 and values & values_of(table, constraint, bit)
+        )
 
     def _strategic(self, choice: Choice, taken: int) -> float:
         if self.strategy is Strategy.FirstFit:
@@ -115,19 +134,25 @@ class _Judge:
 
 def satisfied(table: Table, constraint: UnitConstraint, choice: Choice) -> float:
     """How far a preferred constraint holds, from 0 to 1: the share of its devices that agree (or that differ, for distinct)."""
-    values: list[Hashable] = []
-    for way, bits in choice:
-        request = way.name.partition("/")[0]
-        if constraint.members and not {(way.claim, request), (way.claim, way.name)} & set(constraint.members):
-            continue
-        for bit in bits:
-            offer = table.view.offers[table.order[bit]]
-            found = (attribute_of(offer.device, offer.id.driver, name) for name in constraint.attributes)
-            value = next((item for item in found if item is not None), None)
-            values.append(None if value is None else typed(value))
+    values = _values(table, constraint, choice)
     if len(values) < 2:
         return 1.0
-    known = [value for value in values if value is not None]
+    counts = Counter(value for found in values for value in found)
     if constraint.distinct:
-        return len(set(known)) / len(values)
-    return max((known.count(value) for value in set(known)), default=0) / len(values)
+        return min(len(counts), len(values)) / len(values)
+    return max(counts.values(), default=0) / len(values)
+
+
+def shared_values(table: Table, constraint: UnitConstraint, choice: Choice) -> frozenset[Hashable]:
+    """The values that most of the constraint's devices have; none for distinct."""
+    counts = Counter(value for found in _values(table, constraint, choice) for value in found)
+    most = 0 if constraint.distinct else max(counts.values(), default=0)
+    return frozenset(value for value, count in counts.items() if count == most)
+
+
+def _values(table: Table, constraint: UnitConstraint, choice: Choice) -> list[frozenset[Hashable]]:
+    return [values_of(table, constraint, bit) for way, bits in choice if covers(constraint, way) for bit in bits]
+
+
+#: Less than any difference in size that matters.
+_LITTLE = 1e-6

@@ -89,6 +89,7 @@ class _Solver:
             or problem.fits is not None
             or problem.cost is not None
             or problem.penalty is not None
+            or problem.wish is not None
             or self.held
             or problem.ignore_usage
             or problem.strategy is Strategy.FirstFit
@@ -213,13 +214,16 @@ class _Solver:
         """Can no node of this state, nor of worse ones, be better?"""
         best, rank = self._order(chosen), answer.rank
         assert rank is not None
-        # At best a node costs nothing.
-        return (rank[0], 0.0, *rank[1]) > best[:5]
+        # At best a node costs nothing and is most welcome.
+        hard, (prefer, strategic, waste) = rank
+        return (hard, 0.0, prefer - self.problem.wish_most, strategic, waste) > best[:5]
 
     def _free_of_charge(self, name: str) -> bool:
         problem = self.problem
-        return (problem.cost is None or not problem.cost(name)) and (
-            problem.penalty is None or not problem.penalty(name)
+        return (
+            (problem.cost is None or not problem.cost(name))
+            and (problem.penalty is None or not problem.penalty(name))
+            and (problem.wish is None or problem.wish(name) >= problem.wish_most)
         )
 
     def _order(self, place: Place) -> tuple[Any, ...]:
@@ -231,6 +235,8 @@ class _Solver:
         cost = 0.0 if problem.cost is None else problem.cost(record.name)
         if problem.penalty is not None:
             strategic += problem.penalty(record.name)
+        if problem.wish is not None:
+            prefer -= problem.wish(record.name)
         return hard, cost, prefer, strategic, waste, record.name
 
     def _acceptable(self, answer: Answer) -> Iterator[str]:

@@ -249,7 +249,11 @@ class _Builder:
         return cell, None
 
     def _value(self, rule: Rule, way: Way, position: int) -> Hashable | Broken | None:
-        """The value a constraint compares: None without the attribute; with list attributes on always a set."""
+        """The value a constraint compares: None without the attribute; with list attributes on always a set.
+
+        Constraints across claims are ours and not the API's: for them a list is a list whether the feature is on or not.
+        """
+        lists = self.features.list_type_attributes or rule.claim is None
         offer, kind = self.view.offers[position], self.view.kinds[position]
         expression = way.derived.get(rule.attributes[0])
         if expression is not None:
@@ -266,8 +270,8 @@ class _Builder:
         if found is None:
             return None
         if not isinstance(found, tuple):
-            return frozenset((typed(found),)) if self.features.list_type_attributes else typed(found)
-        if not self.features.list_type_attributes:
+            return frozenset((typed(found),)) if lists else typed(found)
+        if not lists:
             return UNKNOWN
         return frozenset(map(typed, found)) or None
 

@@ -6,7 +6,7 @@ for the API server, in `crds/allocationpolicies.yaml`; a test keeps both equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -155,22 +155,6 @@ class AllocationPolicySpec(Model):
         """How many of the three selectors narrow anything: the policy with the most of them applies."""
         narrowing = [selector for selector in (self.namespace_selector, self.claim_selector) if selector is not None]
         return sum(bool(selector.requirements) for selector in narrowing) + bool(self.device_class_names)
-
-    def departures(self) -> tuple[str, ...]:
-        """Dotted names (`placement.strategy`) of the fields that differ from the defaults, in schema order."""
-        return tuple(_departures(self, type(self)()))
-
-
-def _departures(model: Model, default: Model, path: str = "") -> Iterator[str]:
-    for name, field in type(model).model_fields.items():
-        value, usual = getattr(model, name), getattr(default, name)
-        if value == usual:
-            continue
-        dotted = f"{path}{field.alias or name}"
-        if isinstance(value, Model) and isinstance(usual, Model):
-            yield from _departures(value, usual, f"{dotted}.")
-        else:
-            yield dotted
 
 
 @dataclass(frozen=True, slots=True)

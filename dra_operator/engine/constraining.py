@@ -67,9 +67,13 @@ def named_claims(pod: Pod | None, claims: Sequence[SeenClaim]) -> list[NamedClai
 
 def attributes(item: CrossConstraint, terms: AllocationPolicySpec) -> tuple[str, ...]:
     """The attribute and the names that the policy says mean the same."""
-    name = item.match_attribute or item.distinct_attribute or ""
-    aliases = (alias.names for alias in terms.placement.aliases if alias.attribute == name)
-    return (name, *(other for names in aliases for other in names))
+    return attributes_of(item.match_attribute or item.distinct_attribute or "", terms)
+
+
+def attributes_of(name: str, terms: AllocationPolicySpec) -> tuple[str, ...]:
+    """The name first, then the others of its alias, whichever of them it is."""
+    alike = [(alias.attribute, *alias.names) for alias in terms.placement.aliases]
+    return tuple(dict.fromkeys([name, *(other for names in alike if name in names for other in names)]))
 
 
 def pod_constraints(pod: Pod | None, claims: Sequence[SeenClaim]) -> tuple[CrossConstraint, ...]:

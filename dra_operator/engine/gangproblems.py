@@ -17,6 +17,7 @@ from dra_operator.api.meta import Key
 from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.engine.constraining import NamedClaim, attributes, named_claims, pod_constraints, within_unit
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
+from dra_operator.engine.preferring import device_wishes, group_topology
 from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.inventory import DeviceId
@@ -150,6 +151,7 @@ class GangProblems:
 
     def _member(self, terms: Terms, party: Party, own: tuple[UnitConstraint, ...], strategy: Strategy | None) -> Member:
         policy = terms.policy
+        own += device_wishes([claim.seen.claim for claim in party.todo], policy)
         problem = self._problems.problem(
             party.pod,
             [claim.seen for claim in party.todo],
@@ -197,17 +199,21 @@ class GangProblems:
     def topology(self, terms: Terms) -> NodeTopology | None:
         """What the group says about nodes, with where its members are already."""
         topology = None if terms.group is None else terms.group.spec.topology
-        if topology is None or terms.roll is None:
+        if terms.group is None or terms.roll is None:
             return None
-        key, nodes = topology.key, self._state.ledger.nodes
+        nodes = self._state.ledger.nodes
 
-        def value(name: str) -> str | None:
+        def value_of(name: str, key: str) -> str | None:
             node = nodes.get(name)
             return None if node is None else node.labels.get(key)
 
-        places = (self.node_of(member) for member in terms.roll.placed)
-        present = tuple(value(name) for name in places if name is not None)
-        return NodeTopology(topology.mode, value, present, key)
+        placed = (self.node_of(member) for member in terms.roll.placed)
+        places = [name for name in placed if name is not None]
+        if topology is None:
+            return group_topology(terms.policy, value_of, places)
+        key = topology.key
+        present = tuple(value_of(name, key) for name in places)
+        return NodeTopology(topology.mode, lambda name: value_of(name, key), present, key)
 
     def node_of(self, member: GroupMember) -> str | None:
         """Where a placed member is, or is going."""

@@ -27,7 +27,6 @@ from dra_operator.engine.state import Lost, State, reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writes import Write
 from dra_operator.inventory import DeviceId
-from dra_operator.queue.policies import inactive_fields
 
 Raw = dict[str, Any]
 
@@ -330,15 +329,6 @@ class Intake:
         if not self._state.policies.apply(policy):
             return
         self._policies_changed()
-        inactive = inactive_fields(policy)
-        if inactive:
-            self._state.event(
-                reference("AllocationPolicy", "dra-operator.dev/v1alpha1", policy.meta.key, policy.meta.uid),
-                "Warning",
-                "InactiveFields",
-                "Read",
-                f"accepted but without effect in this version: {', '.join(inactive)}",
-            )
 
     def _remove_policy(self, key: Key) -> None:
         if self._state.policies.remove(key.name):

@@ -14,6 +14,8 @@ from dra_operator.allocator import (
     Solved,
     Strategy,
     UnitConstraint,
+    Unsolved,
+    attempt,
     candidates,
     solve,
 )
@@ -22,6 +24,7 @@ from dra_operator.api.core import Pod
 from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
 from dra_operator.engine.gangplacing import GangPlacer
 from dra_operator.engine.placements import Blocked, Placed
+from dra_operator.engine.preferring import NodeWishes, device_wishes
 from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
@@ -37,6 +40,7 @@ class Placer:
     def __init__(self, state: State) -> None:
         self._state = state
         self._problems = Problems(state)
+        self._wishes = NodeWishes(state)
         self.gangs = GangPlacer(state, self._problems)
         self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked, list[str]]] = {}
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
@@ -169,6 +173,8 @@ class Placer:
             constraints = self._constraints(unit, pod, todo)
         except InvalidConstraints as invalid:
             return Blocker("InvalidConstraints", str(invalid), final=True)
+        if not empty:  # there only whether it fits is asked
+            constraints += device_wishes([claim.claim for claim in todo], terms)
         problem = self._problems.problem(
             pod,
             todo,
@@ -181,10 +187,15 @@ class Placer:
             constraints=constraints,
             empty=empty,
         )
+        if not empty:
+            problem = self._wishes.onto(problem, pod, terms)
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
+        apart = False
         try:
             answer = solve(problem, snapshot)
+            if isinstance(answer, Unsolved) and any(item.required for item in constraints):
+                apart = attempt(replace(problem, constraints=()), snapshot) is not None
         finally:
             for revert in reversed(reverts):
                 revert()
@@ -193,7 +204,11 @@ class Placer:
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
         if isinstance(answer, Failed):
             return blocker_of_failure(answer)
-        return blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
+        blocker = blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
+        if not apart:
+            return blocker
+        rest = "" if blocker.message.startswith("no node has") else f"; {blocker.message}"
+        return replace(blocker, message=_not_together(constraints) + rest)
 
     def _judge(
         self,
@@ -229,6 +244,14 @@ class Placer:
     ) -> Hashable:
         policy, _ = self._state.terms(unit)
         return self._problems.signature(policy, pod, todo, fixed, avoided)
+
+
+def _not_together(constraints: tuple[UnitConstraint, ...]) -> str:
+    """Each claim has devices, and those of all of them together are not as the pod asks."""
+    texts = [
+        f"{'differ' if item.distinct else 'agree'} in {item.attributes[0]}" for item in constraints if item.required
+    ]
+    return f"there are devices for its claims on one node, but none that {' and '.join(texts)}, as the pod asks"
 
 
 def _renamed(blocked: Blocked, old: list[str], new: list[str]) -> Blocked:

@@ -70,6 +70,7 @@ class View:
         self.used: set[str] = set()
         self._leaving: dict[Key, None] = {}
         self._pods_of_claim: dict[Key, dict[Key, None]] = {}
+        self._pods_of_controller: dict[str, dict[Key, None]] = {}
         self._claims_by_uid: dict[str, Key] = {}
         self._pods_by_uid: dict[str, Key] = {}
         self._specs: dict[bytes, bytes] = {}
@@ -127,6 +128,8 @@ class View:
         else:
             self._leaving.pop(key, None)
         self._pods_by_uid[pod.meta.uid] = key
+        if pod.meta.controller is not None:
+            self._pods_of_controller.setdefault(pod.meta.controller.uid, {})[key] = None
         for claim in self.claim_keys(pod):
             self._pods_of_claim.setdefault(claim, {})[key] = None
         return old
@@ -140,11 +143,16 @@ class View:
 
     def _unlink(self, key: Key, pod: Pod) -> None:
         self._pods_by_uid.pop(pod.meta.uid, None)
+        if pod.meta.controller is not None:
+            pods = self._pods_of_controller.get(pod.meta.controller.uid, {})
+            pods.pop(key, None)
+            if not pods:
+                self._pods_of_controller.pop(pod.meta.controller.uid, None)
         for claim in self.claim_keys(pod):
-            pods = self._pods_of_claim.get(claim)
-            if pods is not None:
-                pods.pop(key, None)
-                if not pods:
+            users = self._pods_of_claim.get(claim)
+            if users is not None:
+                users.pop(key, None)
+                if not users:
                     del self._pods_of_claim[claim]
 
     def leaving_pods(self) -> Iterator[Pod]:
@@ -158,6 +166,10 @@ class View:
     def pods_of_claim(self, key: Key) -> Iterator[Pod]:
         """Pods that refer to the claim, in the order they were seen."""
         return (self.pods[pod] for pod in tuple(self._pods_of_claim.get(key, ())))
+
+    def pods_of_controller(self, uid: str) -> Iterator[Pod]:
+        """Pods that a controller manages."""
+        return (self.pods[pod] for pod in tuple(self._pods_of_controller.get(uid, ())))
 
     @staticmethod
     def pod_claims(pod: Pod) -> Iterator[PodClaimState]:

@@ -67,16 +67,3 @@ def selects(
 def classes_of(claim: ResourceClaim) -> frozenset[str]:
     """The classes a claim asks for, alternatives included."""
     return frozenset(detail.device_class_name for request in claim.spec.requests for detail in request.details)
-
-
-#: Fields that are accepted but have no effect in this version (dotted prefixes), so that nobody relies on them unknowingly.
-INACTIVE = ("placement.prefer",)
-
-
-def inactive_fields(policy: AllocationPolicy) -> tuple[str, ...]:
-    """The fields the policy sets to other than their defaults and that have no effect yet."""
-    return tuple(
-        name
-        for name in policy.spec.departures()
-        if any(name == prefix or name.startswith(f"{prefix}.") for prefix in INACTIVE)
-    )

@@ -78,20 +78,6 @@ def test_selectors_set(spec: dict[str, Any], number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "names"),
-    [
-        ({}, ()),
-        ({"priority": 0, "starvation": {"after": "30000ms"}, "placement": {"pin": "Auto"}}, ()),
-        ({"provisioning": {"mode": "Ungate"}, "priority": 7}, ("priority", "provisioning.mode")),
-        ({"placement": {"prefer": [{"nodeLabel": "zone"}]}, "preemption": {"gracePeriodSeconds": 0}},
-         ("preemption.gracePeriodSeconds", "placement.prefer")),
-    ],
-)  # fmt: skip
-def test_departures_from_the_defaults(spec: dict[str, Any], names: tuple[str, ...]) -> None:
-    assert read(spec).departures() == names
-
-
-@pytest.mark.parametrize(
     ("spec", "message"),
     [
         ({"starvaton": {}}, "spec.starvaton: unknown field, did you mean starvation?"),

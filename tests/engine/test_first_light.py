@@ -292,11 +292,6 @@ def test_observe_mode_writes_nothing_but_reports() -> None:
     assert stage.report("a")["reason"] == "WouldBeAllocated"
 
 
-def test_a_policy_with_inactive_fields_says_so() -> None:
-    stage = Stage(*ONE_NODE, policy(placement={"prefer": [{"nodeLabel": "zone"}]}, priority=3)).run()
-    assert stage.events("InactiveFields") == ["accepted but without effect in this version: placement.prefer"]
-
-
 def test_a_class_report_counts() -> None:
     stage = Stage(*TWO_NODES, claim("a"), pod("p", "a"), claim("big", 3), pod("q", "big")).run(120)
     status = stage.get("DeviceClassReport", "gpu")["status"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.engine.stage import (
 
 GROUP = "dra-operator.dev/claim-group"
 PRIORITY = "dra-operator.dev/priority-class"
+CONSTRAINTS = "dra-operator.dev/constraints"
 
 
 def objects(data: dict[str, Any]) -> Iterator[Object]:
@@ -93,9 +95,7 @@ def _slice(name: str, spec: dict[str, Any]) -> Iterator[Object]:
 def _device(name: str, spec: dict[str, Any]) -> Object:
     found: Object = {"name": name}
     if attributes := spec.get("attributes"):
-        found["attributes"] = {
-            key: {"int": value} if isinstance(value, int) else {"string": value} for key, value in attributes.items()
-        }
+        found["attributes"] = {key: _value(value) for key, value in attributes.items()}
     if capacity := spec.get("capacity"):
         found["capacity"] = {key: {"value": value} for key, value in capacity.items()}
     if consumes := spec.get("consumes"):
@@ -104,6 +104,12 @@ def _device(name: str, spec: dict[str, Any]) -> Object:
     if spec.get("shared"):
         found["allowMultipleAllocations"] = True
     return found
+
+
+def _value(value: Any) -> Object:
+    if isinstance(value, list):
+        return {"ints": value} if isinstance(value[0], int) else {"strings": value}
+    return {"int": value} if isinstance(value, int) else {"string": value}
 
 
 def _taint(name: str, spec: dict[str, Any]) -> Iterator[Object]:
@@ -161,7 +167,7 @@ def _claim(name: str, spec: dict[str, Any]) -> Object:
 def _pod(name: str, spec: dict[str, Any]) -> Iterator[Object]:
     uses = spec.get("uses")
     if uses is None:
-        own = {field: value for field, value in spec.items() if field not in ("priority", "group")}
+        own = {field: value for field, value in spec.items() if field not in ("priority", "group", "aligned")}
         yield _claim(name, own)
         uses = [name]
     fields = _pod_fields(spec)
@@ -171,8 +177,13 @@ def _pod(name: str, spec: dict[str, Any]) -> Iterator[Object]:
     if "group" in spec:
         labels[GROUP] = spec["group"]
     found = pod(name, *uses, namespace=spec.get("namespace", "default"), labels=labels, **fields)
+    annotations = {}
     if "for" in spec:
-        found["metadata"]["annotations"] = {"dra-operator.dev/run-for": spec["for"]}
+        annotations["dra-operator.dev/run-for"] = spec["for"]
+    if "aligned" in spec:
+        annotations[CONSTRAINTS] = json.dumps(spec["aligned"])
+    if annotations:
+        found["metadata"]["annotations"] = annotations
     yield found
 
 

@@ -55,6 +55,13 @@ class _Looking:
         )
         return {app: bound[app] for app in wanted}
 
+    def see_pods_on(self, wanted: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+        """How many pods of an app are on each node."""
+        places = Counter(
+            (item["metadata"]["labels"].get("app"), item["spec"].get("nodeName")) for item in self._pods().values()
+        )
+        return {app: {node: places[app, node] for node in nodes} for app, nodes in wanted.items()}
+
     def see_claims(self, wanted: dict[str, str]) -> dict[str, str]:
         return {name: self._status(name).get("phase", "no report") for name in wanted}
 

@@ -6,12 +6,12 @@ given   nodes {name: gpus | {gpus, cpu, labels, attributes, generation}}, priori
         taints {name: {pool, device, effect}}, groups {name: spec}
         (class `gpu` takes every device; its driver is gpu.example.com, a node's pool has the node's name, its devices are gpu-0 …)
 when    steps: at, and any of: all of `given`; pods {name: {gpus, class, selector, share, together, priority, app, cpu, grace, for, deadline,
-        uses, namespace, gates, group, labels}} (each with a claim of its own name and labels, unless it `uses` claims by name);
+        uses, namespace, gates, group, labels, aligned [constraints across its claims]}} (each with a claim of its own name and labels, unless it `uses` claims by name);
         claims {name: {gpus, class, selector, share, together, labels, namespace, priority}};
         deployments, jobs {name: {replicas, gpus, class, priority, cpu, for, group, namespace}};
         delete, cordon, uncordon ([kind/name], [node]); finish, ungate ([pod]: it succeeds, others' gates go);
         scale {deployment: replicas}; restart: true (the operator is killed and started again)
-then    checks: at, and any of: pods {name: node | waiting | gone}, running {app: count}, claims {name: phase}, why {claim: text in its
+then    checks: at, and any of: pods {name: node | waiting | gone}, running {app: count}, pods_on {app: {node: count}}, claims {name: phase}, why {claim: text in its
         summary}, reason {claim: word}, policy {claim: name}, position {claim: n}, effective {claim: priority}, hold {claim: node | none},
         victims {claim: [names]}, preempted_by {claim: name}, starved {claim: condition's status}, evicted [names, in order],
         events {reason: count}, devices {claim: [pool/device]}, phases {phase: count of claims}, tries {pod: attempts},
@@ -56,6 +56,7 @@ _CHECK = frozenset(
         "at",
         "pods",
         "running",
+        "pods_on",
         "claims",
         "why",
         "reason",

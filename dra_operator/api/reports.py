@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from dra_operator.api.errors import InvalidField
 from dra_operator.api.meta import ObjectMeta, format_time, parse_time, read_object
+from dra_operator.api.sharing import shared_text
 
 API_VERSION = "dra-operator.dev/v1alpha1"
 
@@ -297,7 +298,9 @@ class ClaimReport:
             avoid=tuple(entry for item in _items(status.get("avoid")) if (entry := _avoid(item)) is not None),
             used_by=_user(_mapping(status.get("usedBy"))),
             classes=tuple(
-                SeenClass(item["name"], item["hash"], item.get("drift") or None, _generation(item))
+                SeenClass(
+                    shared_text(item["name"]), shared_text(item["hash"]), item.get("drift") or None, _generation(item)
+                )
                 for item in _items(status.get("classes"))
                 if item.get("name") and item.get("hash")
             ),

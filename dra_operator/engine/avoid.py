@@ -22,6 +22,7 @@ class AvoidedNodes:
     def __init__(self, initial: float, maximum: float) -> None:
         self._initial, self._maximum = initial, maximum
         self._owners: dict[str, dict[str, Avoided]] = {}
+        self._pruned = float("-inf")
 
     def add(self, owner: str, node: str, why: str, now: float) -> Avoided:
         """Avoid `node` from now on: for `initial` seconds, twice as long each further time."""
@@ -60,7 +61,10 @@ class AvoidedNodes:
         return min((entry.until for entry in self.active(owner, now).values()), default=None)
 
     def prune(self, now: float) -> None:
-        """Forget what expired longer ago than the longest time a node is avoided."""
+        """Forget what expired longer ago than the longest time a node is avoided. Cheap: looks once a minute."""
+        if now < self._pruned + 60.0:
+            return
+        self._pruned = now
         for owner, nodes in list(self._owners.items()):
             for node, entry in list(nodes.items()):
                 if entry.until + self._maximum < now:

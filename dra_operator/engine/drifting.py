@@ -6,16 +6,25 @@ Looks at a claim when something about it, its devices or its classes changed, an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from dra_operator.api.claims import Allocation, DeviceClass
 from dra_operator.api.meta import Key
-from dra_operator.api.reports import ClaimReport
+from dra_operator.api.reports import ClaimReport, SeenClass
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.drift import ClassMark, Finding, classes_asked, examine, mark_of, presence
 from dra_operator.engine.state import State, claim_reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.inventory import DeviceId
+
+
+class Remembered(NamedTuple):
+    """Of a report from before a restart, what is needed here. `devices`: request, driver, pool, device of each."""
+
+    phase: str
+    reason: str
+    devices: tuple[tuple[str, ...], ...]
+    classes: tuple[SeenClass, ...]
 
 
 class Drifting:
@@ -30,13 +39,21 @@ class Drifting:
         self._missing: dict[DeviceId, float] = {}
         #: Claims with a device that may be gone.
         self._pending: dict[str, None] = {}
-        self._restored: dict[str, ClaimReport] = {}
+        self._restored: dict[str, Remembered] = {}
 
     # -- what a report says from before a restart
 
     def restore(self, report: ClaimReport) -> None:
         """Classes as they were, and what was found already; only good for the allocation that the report describes."""
-        self._restored[report.claim_uid] = report
+        if report.phase is None:
+            return
+        devices = tuple(tuple(str(item.get(name)) for name in _PLACE) for item in report.status.get("devices") or ())
+        reason = str(report.status.get("reason"))
+        self._restored[report.claim_uid] = Remembered(report.phase.value, reason, devices, report.classes)
+
+    def gone(self, uid: str) -> None:
+        """The claim, or the report about it, is gone."""
+        self._forget(uid)
 
     # -- looking
 
@@ -124,11 +141,11 @@ class Drifting:
         report = self._restored.pop(seen.uid, None)
         if report is None or not _describes(report, allocation):
             return now
-        if report.phase is not None and report.phase.value == "Lost":
+        if report.phase == "Lost":
             for result in allocation.results:
                 self._missing[DeviceId(result.driver, result.pool, result.device)] = float("-inf")
-        if report.phase is not None and report.phase.value in ("Lost", "Drifted"):
-            self._state.drifts_told[seen.uid] = str(report.status.get("reason"))
+        if report.phase in ("Lost", "Drifted"):
+            self._state.drifts_told[seen.uid] = report.reason
         known = {item.name: ClassMark(item.name, item.hash, item.generation) for item in report.classes}
         return {**now, **{name: mark for name, mark in known.items() if name in names}}
 
@@ -156,8 +173,12 @@ class Drifting:
         state = self._state
         self._looked.pop(uid, None)
         self._pending.pop(uid, None)
+        self._restored.pop(uid, None)
         for name in state.class_marks.pop(uid, {}):
-            self._users.get(name, {}).pop(uid, None)
+            users = self._users.get(name, {})
+            users.pop(uid, None)
+            if not users:
+                self._users.pop(name, None)
         state.drifts.pop(uid, None)
         state.drifts_told.pop(uid, None)
         state.drift_notes.pop(uid, None)
@@ -166,10 +187,10 @@ class Drifting:
 _MISSING_KEPT = 10_000
 
 
-def _describes(report: ClaimReport, allocation: Allocation) -> bool:
+def _describes(report: Remembered, allocation: Allocation) -> bool:
     """Is the report about these devices?"""
-    told = [tuple(str(item.get(name)) for name in _PLACE) for item in report.status.get("devices") or ()]
-    return told == [(result.request, result.driver, result.pool, result.device) for result in allocation.results]
+    results = [(result.request, result.driver, result.pool, result.device) for result in allocation.results]
+    return list(report.devices) == results
 
 
 _PLACE = ("request", "driver", "pool", "device")

@@ -38,6 +38,7 @@ class Lifecycle:
     def take_in(self, now: float) -> list[Decision]:
         """Bring the units up to date; returns what placed and stuck pods need done."""
         self._ring(now)
+        self._state.avoided.prune(now)
         self._rejections.note(now)
         self._retry_stuck()
         decisions: list[Decision] = []

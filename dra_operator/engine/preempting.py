@@ -26,6 +26,8 @@ from dra_operator.queue.units import Unit, UnitKey, order
 #: Units that may look for victims in one pass, and seconds until one looks again: on a full cluster a look costs.
 _LOOKS = 4
 _AGAIN = 1.0
+#: Of how many more units than wait the last look is remembered, before those that wait no longer are sorted out.
+_SPARE = 16
 
 
 class Stage(Enum):
@@ -85,6 +87,8 @@ class Preempting:
         # As long as writes on holders are under way the answer may change without an event.
         unsure = self._holding.unsettled and isinstance(found, NoVictims)
         self._again[unit.key] = (now + _AGAIN, () if unsure else self._moment())
+        if len(self._again) > 2 * len(self._state.waiting) + _SPARE:
+            self._again = {key: entry for key, entry in self._again.items() if key in self._state.waiting}
         if unsure:
             self.recheck = min(now + _AGAIN, self.recheck or now + _AGAIN)
         if isinstance(found, NoVictims):

@@ -118,10 +118,18 @@ class Reporter:
         if report is not None:
             report.now_is(None, 0, {})
             self._stale[key] = None
+            if self._state.view.claim_by_uid(report.owner) is None:
+                self._forget_claim(report.owner)
 
     def claim_gone(self, seen: SeenClaim) -> None:
         """The report goes with its claim, by owner reference."""
         self._stale[seen.key] = None
+        self._forget_claim(seen.uid)
+
+    def _forget_claim(self, uid: str) -> None:
+        """What its report told of it is of no use any more."""
+        self._drifting.gone(uid)
+        self._state.view.used.discard(uid)
 
     # -- phases
 

@@ -12,7 +12,7 @@ from dra_operator.api.claims import ClaimSpec, ResourceClaim
 from dra_operator.api.core import Namespace, Pod, PriorityClass
 from dra_operator.api.errors import InvalidObject
 from dra_operator.api.meta import Key, ObjectMeta, read_object
-from dra_operator.api.sharing import packed
+from dra_operator.api.sharing import Sharing, packed
 from dra_operator.engine.names import MANAGED_LABEL
 
 
@@ -73,7 +73,7 @@ class View:
         self._pods_of_controller: dict[str, dict[Key, None]] = {}
         self._claims_by_uid: dict[str, Key] = {}
         self._pods_by_uid: dict[str, Key] = {}
-        self._specs: dict[bytes, bytes] = {}
+        self._specs = Sharing()
 
     # -- claims
 
@@ -95,7 +95,7 @@ class View:
         if claim.reserved_for:
             self.used.add(claim.meta.uid)
         spec_key = orjson.dumps(raw.get("spec"), option=orjson.OPT_SORT_KEYS)
-        seen = SeenClaim(claim, packed(raw), self._specs.setdefault(spec_key, spec_key), version, error)
+        seen = SeenClaim(claim, packed(raw), self._specs.get(spec_key, lambda: spec_key), version, error)
         self.claims[key] = seen
         self._claims_by_uid[claim.meta.uid] = key
         return seen

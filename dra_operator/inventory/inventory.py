@@ -316,6 +316,9 @@ class Inventory:
         if record.node is None:
             record.view = None
             self.states.move(record)
+            if not self._pools_at.get(name):
+                del self.nodes[name]
+                self._pools_at.pop(name, None)
             return
         pools = [self.pools[pool_id] for pool_id in self._pools_at.get(name, ()) if pool_id in self.pools]
         parts: list[tuple[tuple[bool, str, str], Pool, list[Offer]]] = []

@@ -177,7 +177,10 @@ class Loop:
             self._decide()
 
     def _take_in(self) -> None:
-        for _ in range(min(len(self._inbox), self._settings.batch)):
+        until = self._steady() + self._settings.turn
+        for _ in range(len(self._inbox)):
+            if self._steady() > until:
+                return
             item = self._inbox.popleft()
             if isinstance(item, Written):
                 self._settle(item)

@@ -102,6 +102,8 @@ class NodeLedger:
             return False
         room = self._rooms[node]
         room.add(uid, room.occupants[uid], -1)
+        if not room.occupants:
+            del self._rooms[node]
         return True
 
     def place_of(self, uid: str) -> str | None:

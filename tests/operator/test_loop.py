@@ -108,8 +108,15 @@ def test_no_more_is_decided_while_much_waits_to_be_written(rig: Rig) -> None:
     assert len(rig.engine.outcomes) == 1
 
 
-def test_a_batch_has_an_end() -> None:
-    rig = Rig(batch=2)
+def test_a_turn_has_an_end() -> None:
+    """However slow the engine reads: renewals of the Lease wait for the end of a turn."""
+    rig = Rig(turn=0.03)
+
+    def slow(kind: str, item: dict[str, Any]) -> bool:
+        rig.clock.now += 0.02
+        return False
+
+    rig.engine.breaks_on = slow
     for name in "abc":
         rig.loop.post(pod(name))
     rig.loop.turn()

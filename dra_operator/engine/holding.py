@@ -154,7 +154,8 @@ class Holding:
             rolls[key] = call_roll(self._state, key, now)
             for member in rolls[key].placed:
                 tied = self._tied(member)
-                members.append((key, tied))
+                if tied.claims:
+                    members.append((key, tied))
                 todo += groups_of(self._state, tied)
         for key in rolls:
             self._forget_gang(key)

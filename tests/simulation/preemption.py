@@ -1,0 +1,196 @@
+"""Random lives with priorities, disruption budgets and gangs, and what must hold for every eviction (design §8.4)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from dra_operator.cluster.memory.actors.objects import claim_names
+from dra_operator.cluster.memory.faults import Faults
+from dra_operator.cluster.memory.invariants import Violation
+from dra_operator.cluster.memory.runner import Executed
+from dra_operator.cluster.rest import BY_KIND
+from dra_operator.engine.decisions import EvictPod, WriteClaimStatus
+from tests.engine.stage import claim, pod, policy, priority_class, workload
+from tests.simulation.story import Object, Story
+
+LABEL = "dra-operator.dev/claim-group"
+PRIORITIES = {"": 0, "mid": 500, "high": 1000}
+#: What the policy allows for one unit.
+MOST = 4
+_WHY = re.compile(r"makes room for (pod|claim|group) (\S+) of priority (-?\d+)")
+
+
+class PreemptionStory(Story):
+    """All devices are used soon, and units of higher priority come. Nothing but arrivals and departures changes what there is."""
+
+    def __init__(self, seed: int, faults: Faults | None = None) -> None:
+        self.broken: list[Violation] = []
+        #: By preemptor, as (kind, name): the victims' UIDs, and when the last was evicted.
+        self.evicted: dict[tuple[str, str], dict[str, float]] = {}
+        self.served: dict[str, float] = {}
+        self.given: list[tuple[float, int]] = []
+        self.priority: dict[tuple[str, str], int] = {}
+        self.priority_of: dict[str, int] = {}
+        self.gang_of: dict[str, str] = {}
+        super().__init__(seed, faults)
+        self.runner.listeners.append(self._hear)
+        self.world.after_step.append(self._look)
+
+    def _build(self) -> None:
+        super()._build()
+        mode = self.random.choice(["Always", "WhenStarved"])
+        self.player.apply(
+            [
+                *(priority_class(name, value) for name, value in PRIORITIES.items() if name),
+                policy(preemption={"mode": mode, "maxVictims": MOST}, starvation={"after": "5s"}),
+            ]
+        )
+
+    def play(self, happenings: int) -> PreemptionStory:
+        deeds = [self.run_one, self.run_one, self.staff, self.gang, self.twins, self.idle, self.guard, self.leave]
+        for _ in range(happenings):
+            deed = self.random.choice(deeds)
+            self.log.append(f"{self.world.now:.3f} {deed.__name__}")
+            deed()
+            self.world.run_until(self.world.now + self.random.choice([0.0, 0.01, 0.1, 1.0, 5.0, 10.0]))
+        return self
+
+    # -- what happens
+
+    def _spec(self) -> Object:
+        name = self.random.choice(["", "", "mid", "high"])
+        grace = self.random.choice([0, 1, 1, 20])
+        return {"terminationGracePeriodSeconds": grace, **({"priorityClassName": name} if name else {})}
+
+    def _app(self) -> str:
+        return self.random.choice(["a", "b", "c"])
+
+    def run_one(self) -> None:
+        item = pod(
+            self._name("one"),
+            templates=[self.random.choice(["gpu", "two"])],
+            labels={"app": self._app()},
+            **self._spec(),
+        )
+        if self.random.random() < 0.5:
+            item["metadata"]["annotations"] = {"dra-operator.dev/run-for": f"{self.random.randint(5, 60)}s"}
+        self.player.apply([item])
+
+    def staff(self) -> None:
+        self.player.apply([workload("Deployment", self._name("dep"), self.random.randint(1, 3), **self._spec())])
+
+    def gang(self) -> None:
+        name, count = self._name("gang"), self.random.randint(2, 3)
+        spec = {"minMembers": self.random.randint(1, count), "timeout": "30s"}
+        meta = {"name": name, "namespace": "default"}
+        group = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "ClaimGroup", "metadata": meta, "spec": spec}
+        item = workload("Job", name, count, templates=["gpu"], **self._spec())
+        item["spec"]["template"]["metadata"]["labels"] = {LABEL: name, "app": self._app()}
+        if self.random.random() < 0.5:
+            item["spec"]["template"]["metadata"]["annotations"] = {"dra-operator.dev/run-for": "60s"}
+        self.player.apply([group, item])
+
+    def twins(self) -> None:
+        """Two pods that share a claim."""
+        name = self._name("shared")
+        users = [pod(self._name("twin"), name, labels={"app": self._app()}, **self._spec()) for _ in range(2)]
+        self.player.apply([claim(name), *users])
+
+    def idle(self) -> None:
+        self.player.apply([claim(self._name("idle"))])
+
+    def guard(self) -> None:
+        name = self._app()
+        meta = {"name": name, "namespace": "default"}
+        spec = {"minAvailable": self.random.randint(0, 2), "selector": {"matchLabels": {"app": name}}}
+        self.player.apply([{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}])
+
+    def leave(self) -> None:
+        kind = self.random.choice(
+            ["Pod", "Pod", "Deployment", "Job", "ClaimGroup", "PodDisruptionBudget"]
+        )
+        name = self._some(kind)
+        if name is not None:
+            self._send("DELETE", kind, name)
+
+    # -- what must hold
+
+    def _all(self, kind: str) -> list[Object]:
+        return list(self.world.server.store.listed(BY_KIND[kind]))
+
+    def _look(self) -> None:
+        for item in self._all("Pod"):
+            uid = item["metadata"]["uid"]
+            if uid not in self.priority_of:
+                self.priority_of[uid] = item["spec"].get("priority") or 0
+                self.gang_of[item["metadata"]["name"]] = (item["metadata"].get("labels") or {}).get(LABEL, "")
+
+    def _hear(self, executed: Executed) -> None:
+        decision, response = executed.decision, executed.response
+        if response is None or not response.ok:
+            return
+        if isinstance(decision, WriteClaimStatus) and decision.action == "allocate":
+            self.served[decision.claim.name] = self.world.now
+            users = {consumer["uid"] for consumer in response.body["status"].get("reservedFor") or ()}
+            self.given += [(self.world.now, self.priority_of[uid]) for uid in users]
+        if isinstance(decision, EvictPod) and not decision.dry_run:
+            self._judge(decision)
+
+    def _judge(self, decision: EvictPod) -> None:
+        why = _WHY.fullmatch(decision.reason)
+        if why is None:
+            return  # not a preemption
+        kind, name, priority = why[1], why[2].rpartition("/")[2], int(why[3])
+        self.evicted.setdefault((kind, name), {})[decision.uid] = self.world.now
+        self.priority[kind, name] = priority
+        if self.priority_of[decision.uid] >= priority:
+            self._break("no victim of equal or higher priority", decision)
+        if kind == "group" and self.gang_of.get(decision.pod.name) == name:
+            self._break("no victim of its own gang", decision)
+
+    def _break(self, rule: str, decision: EvictPod) -> None:
+        self.broken.append(Violation(self.world.now, rule, f"pod {decision.pod}", decision.reason))
+
+    def rest(self, seconds: float = 600.0) -> list[Violation]:
+        self.world.run_until(self.world.now + seconds)
+        return self.broken + self.invariants.at_rest() + self._in_vain() + self._thrash()
+
+    def _in_vain(self) -> list[Violation]:
+        """Every preemptor that is still there got its devices after its last victim went, unless others of higher priority came."""
+        return [
+            Violation(self.world.now, "no eviction in vain", f"{kind} {name}", f"{len(victims)} evicted, not served")
+            for (kind, name), victims in self.evicted.items()
+            if self._exists(kind, name)
+            and self._served(kind, name) < max(victims.values())
+            and not any(at >= max(victims.values()) and given > self.priority[kind, name] for at, given in self.given)
+        ]
+
+    def _served(self, kind: str, name: str) -> float:
+        """When the unit got devices last."""
+        if kind == "claim":
+            return self.served.get(name, 0.0)
+        pods = [item for item in self._all("Pod") if name in (item["metadata"]["name"], self._gang(item))]
+        return max(
+            (self.served.get(each, 0.0) for item in pods for each in claim_names(item).values() if each), default=0.0
+        )
+
+    def _exists(self, kind: str, name: str) -> bool:
+        kinds = {"pod": "Pod", "claim": "ResourceClaim", "group": "ClaimGroup"}
+        there = [item for item in self._all(kinds[kind]) if item["metadata"]["name"] == name]
+        return any(not item["metadata"].get("deletionTimestamp") for item in there) and (
+            kind != "group" or any(group == name for group in map(self._gang, self._all("Pod")))
+        )
+
+    @staticmethod
+    def _gang(item: dict[str, Any]) -> str:
+        found: str = (item["metadata"].get("labels") or {}).get(LABEL, "")
+        return found
+
+    def _thrash(self) -> list[Violation]:
+        """Nobody makes more go than the policy allows for one unit; a gang may be served anew after it was evicted itself."""
+        return [
+            Violation(self.world.now, "evictions are bounded", f"{kind} {name}", f"{len(victims)} evicted")
+            for (kind, name), victims in self.evicted.items()
+            if kind != "group" and len(victims) > MOST
+        ]

@@ -1,0 +1,22 @@
+"""Random lives with preemption, with and without faults. `PreemptionStory(seed)` with the same faults plays a failing seed again."""
+
+from __future__ import annotations
+
+import pytest
+
+from dra_operator.cluster.memory.faults import SeededFaults
+from tests.simulation.preemption import PreemptionStory
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_faults(seed: int) -> None:
+    assert PreemptionStory(seed).play(30).rest() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_faults(seed: int) -> None:
+    assert PreemptionStory(seed, SeededFaults(seed)).play(30).rest() == []
+
+
+def test_there_is_something_to_judge() -> None:
+    assert sum(len(victims) for seed in range(5) for victims in PreemptionStory(seed).play(30).evicted.values()) >= 10

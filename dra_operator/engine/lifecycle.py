@@ -211,22 +211,30 @@ class Lifecycle:
     ) -> list[Decision]:
         """The pod has lost its gate and is not bound yet: usually kube-scheduler is about to; else its claims are moved."""
         state = self._state
-        ungated = parse_time(pod.meta.annotations.get(UNGATED_AT)) or now
+        ready = self._ready_since(pod, seen) or now
         if node is None:
-            if now < ungated + state.settings.misfit_grace:
-                self._alarms.set(ungated + state.settings.misfit_grace, "pod", pod.key)
+            if now < ready + state.settings.misfit_grace:
+                self._alarms.set(ready + state.settings.misfit_grace, "pod", pod.key)
                 return []
             return self._relocate(unit, pod, seen, f"the pod cannot run there any more: {misfits}", now)
         state.ledger.occupy(pod, node)
         if pod.unschedulable is None or pod.nominated_node is not None:
             return []
-        patience = ungated + state.settings.unbound_grace
+        patience = ready + state.settings.unbound_grace
         if now >= patience and self._backlog(now):
-            patience = ungated + state.settings.unbound_grace_busy
+            patience = ready + state.settings.unbound_grace_busy
         if now < patience:
-            self._alarms.set(min(patience, max(now, ungated) + state.settings.unbound_grace), "pod", pod.key)
+            self._alarms.set(min(patience, max(now, ready) + state.settings.unbound_grace), "pod", pod.key)
             return []
         return self._relocate(unit, pod, seen, f"kube-scheduler does not bind it: {pod.unschedulable:.200}", now)
+
+    @staticmethod
+    def _ready_since(pod: Pod, seen: list[SeenClaim]) -> float | None:
+        """Since when kube-scheduler could bind it: a pod that lost its gate may get its devices long after that (shown to node
+        autoscalers, or moved), and what was said of it before is no verdict on them."""
+        allocated = [claim.claim.allocation.timestamp for claim in seen if claim.claim.allocation is not None]
+        times = [parse_time(pod.meta.annotations.get(UNGATED_AT)), *allocated]
+        return max((time for time in times if time is not None), default=None)
 
     def _backlog(self, now: float) -> bool:
         """Whether kube-scheduler has not even tried a pod that lost its gate a moment ago: then it has not tried others again."""

@@ -8,12 +8,12 @@ from dra_operator.cluster.memory.faults import SeededFaults
 from tests.simulation.preemption import PreemptionStory
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_without_faults(seed: int) -> None:
     assert PreemptionStory(seed).play(30).rest() == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_with_faults(seed: int) -> None:
     assert PreemptionStory(seed, SeededFaults(seed)).play(30).rest() == []
 

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubernetes_asyncio import config as kube_config
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config.incluster_config import SERVICE_HOST_ENV_NAME
+from dra_operator.cluster.kubernetes.kubeconfig import SERVICE_HOST, Configuration, loaders
 
 NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -85,14 +83,14 @@ async def load(kubeconfig: str | None = None, context: str | None = None, *, tok
     Raises NoConnection.
     """
     path = kubeconfig or os.environ.get("KUBECONFIG")
-    if not path and context is None and os.environ.get(SERVICE_HOST_ENV_NAME):
+    if not path and context is None and os.environ.get(SERVICE_HOST):
         return await _connection("service account", _in_cluster, token_refresh)
     path = _existing(path or "~/.kube/config")
 
     async def read() -> Any:
         # Never written back: a refreshed OIDC token stays ours.
         configuration = _empty()
-        await kube_config.load_kube_config(path, context, configuration, persist_config=False)
+        await loaders.load_kube_config(path, context, configuration, persist_config=False)
         return configuration
 
     return await _connection(f"kubeconfig {path}", read, token_refresh)
@@ -107,7 +105,7 @@ def _existing(path: str) -> str:
 
 async def _in_cluster() -> Any:
     configuration = _empty()
-    kube_config.load_incluster_config(configuration, try_refresh_token=False)  # type: ignore[no-untyped-call]
+    loaders.load_incluster_config(configuration, try_refresh_token=False)
     return configuration
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,14 @@ async def test_an_unreadable_authority_is_said(kubeconfig: Path) -> None:
 
 def test_outside_a_cluster_the_namespace_is_the_default() -> None:
     assert own_namespace("dra-operator") == "dra-operator"
+
+
+def test_no_generated_client_is_loaded_but_for_who_wants_it() -> None:
+    script = """
+import sys
+import dra_operator.cluster.kubernetes.connection
+assert "kubernetes_asyncio.client.models" not in sys.modules
+import kubernetes_asyncio
+assert kubernetes_asyncio.client.V1Pod and kubernetes_asyncio.client.Configuration
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -165,16 +165,20 @@ class ControlPlane:
             raise KubectlError(f"kubectl {' '.join(args)}: exit code {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
+    @property
+    def kubectl_program(self) -> str:
+        """For callers that need more of kubectl than its answers, such as its plugins."""
+        return str(Path(self._description.binaries) / "kubectl")
+
     def exec_kubectl(self, args: Sequence[str]) -> NoReturn:
         """Become kubectl."""
         command = self._kubectl_command([arg for position, arg in enumerate(args) if (position, arg) != (0, "--")])
         os.execv(command[0], command)
 
     def _kubectl_command(self, args: Sequence[str]) -> list[str]:
-        program = Path(self._description.binaries) / "kubectl"
         # kubectl remembers for ten minutes what a host and port serve, and ports come back with other instances.
         cache = self._folder.path / "kubectl-cache"
-        return [str(program), f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}", *args]
+        return [self.kubectl_program, f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}", *args]
 
     def log(self, component: str) -> str:
         """What a component (`kube-scheduler`, `kubelet`, …) has written so far."""

@@ -143,3 +143,51 @@ def test_captured_inventories_explain(machine: str, product: str, tmp_path: Path
     assert term["rejects"] == term["of"] > 0
     assert term["best"]
     assert any("productName" in fix["text"] for fix in told["fixes"])
+
+
+#: A GPU and a NIC on one PCIe root.
+ALIGNED = {
+    "devices": {
+        "requests": [
+            {"name": "gpu", "exactly": {"deviceClassName": "gpu"}},
+            {"name": "nic", "exactly": {"deviceClassName": "nic"}},
+        ],
+        "constraints": [{"matchAttribute": "resource.kubernetes.io/pcieRoot", "requests": ["gpu", "nic"]}],
+    }
+}
+
+
+@pytest.mark.skipif(not SLICES.exists(), reason="the captured slices of ../shared are not there")
+@pytest.mark.parametrize(("machine", "aligned"), [("aws-p4d-efa", True), ("oci-gb200", False)], ids=["p4d", "gb200"])
+def test_captured_gpus_with_the_nic_at_their_side(machine: str, aligned: bool, tmp_path: Path) -> None:
+    """On p4d they get one; on GB200 no GPU shares a PCIe root with a NIC, which is told, and what helps."""
+    classes = [
+        device_class("gpu", 'device.driver == "gpu.nvidia.com"'),
+        device_class("nic", 'device.driver == "dra.net"'),
+    ]
+    file = written(tmp_path, *classes, {**claim("c"), "spec": ALIGNED}, pod("p", "c"))
+    sources = [part for name in ("gpu", "dranet") for part in ("-f", SLICES / f"{machine}-{name}.yaml")]
+    (found,) = data("simulate", *sources, "-f", file)["claims"]
+    told = data("explain", "pod/p", *sources, "-f", file)
+    if aligned:
+        roots = _roots(found["devices"], SLICES / f"{machine}-gpu.yaml", SLICES / f"{machine}-dranet.yaml")
+        assert found["phase"] == told["phase"] == "Reserved"
+        assert len(roots) == 2
+        assert len(set(roots)) == 1
+    else:
+        assert found["devices"] == []
+        assert told["summary"].startswith("no node has devices for gpu, nic on one pcieRoot")
+        assert any(fix["kind"] == "constraint" for fix in told["fixes"])
+
+
+def _roots(devices: list[dict[str, str]], *files: Path) -> list[str]:
+    import yaml
+
+    published = {
+        (item["spec"]["driver"], device["name"]): device["attributes"]["resource.kubernetes.io/pcieRoot"]["string"]
+        for file in files
+        for item in yaml.safe_load(file.read_text())["items"]
+        for device in item["spec"]["devices"]
+        if "resource.kubernetes.io/pcieRoot" in device["attributes"]
+    }
+    return [published[device["driver"], device["device"]] for device in devices]

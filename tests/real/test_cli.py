@@ -106,6 +106,15 @@ def test_looking_changes_nothing(
     classes = {item["name"]: item for item in json.loads(call(control_plane, "top", "-o", "json"))["classes"]}
     assert classes[gpu_class]["allocated"] == 3
 
+    pod = f"pod/{waiting['name']}"
+    told = json.loads(_kubectl_dra(control_plane, "explain", pod, "-n", namespace, "-o", "json"))
+    assert told["object"] == f"pod/{namespace}/{waiting['name']}"
+    (request,) = told["requests"]
+    assert (request["wanted"], request["usable"], request["mostOnANode"]) == (7, 5, 5)
+    assert request["devices"] == request["usable"] + sum(step["devices"] for step in request["steps"])
+    assert any(fix["text"].startswith("ask for 5 devices instead of 7") for fix in told["fixes"])
+    assert {claim["phase"] for claim in told["claims"]} <= {"Queued", "Starved"}
+
     file = tmp_path / "cluster.yaml"
     call(control_plane, "snapshot", "-o", str(file))
     same = _of(json.loads(_offline("simulate", "-f", str(file), "-o", "json")), namespace)
@@ -120,6 +129,25 @@ def test_looking_changes_nothing(
     # The test's own connection has been idle for so long that the server may have closed it.
     assert eventually(lambda: versions(control_plane, *own)) == before
     assert not everything(control_plane) - there
+
+
+def _kubectl_dra(plane: ControlPlane, *arguments: str) -> str:
+    """As people call it: kubectl finds the plugin on the PATH."""
+    programs = Path(sys.executable).parent
+    done = subprocess.run(
+        [plane.kubectl_program, "dra", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "KUBECONFIG": str(plane.kubeconfig),
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _settled(plane: ControlPlane, *own: str) -> Callable[[], dict[str, str]]:

@@ -45,6 +45,9 @@ def run(
     leader_election: Annotated[
         bool, typer.Option("--leader-election/--no-leader-election", help="Off only where nobody else runs.")
     ] = True,
+    bridge: Annotated[
+        bool, typer.Option("--bridge", help="Publish slices for labelled nodes that have a device plugin only.")
+    ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run the operator until SIGTERM or SIGINT. Logs go to stderr.
@@ -58,6 +61,7 @@ def run(
     gc.set_threshold(*GARBAGE_COLLECTION)
     settings = Settings(
         mode=mode.value,
+        bridge=bridge,
         engine=EngineSettings(mode=mode.value),
         leadership=LeadershipSettings(
             enabled=leader_election, lease_name=lease_name, namespace=namespace or own_namespace("dra-operator")

@@ -21,5 +21,8 @@ PLUGIN_RESOURCE = "dra-operator.dev/plugin-resource"
 #: The taint on devices of such nodes.
 PLUGIN_TAINT = "dra-operator.dev/device-plugin"
 
+#: In whose name the bridge publishes devices of nodes that have a plugin alone.
+BRIDGE_DRIVER = "bridge.dra-operator.dev"
+
 DEFAULT_SCHEDULER = "default-scheduler"
 EXTENDED_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"

@@ -14,7 +14,7 @@ from dra_operator.api.meta import ObjectMeta
 from dra_operator.api.slices import DeviceTaintRule
 from dra_operator.api.taints import Taint
 from dra_operator.cel import CompileError, EvaluationError, Selector, bind_device, compile_selector
-from dra_operator.engine.names import PLUGIN_TAINT
+from dra_operator.engine.names import BRIDGE_DRIVER, PLUGIN_TAINT
 from dra_operator.engine.state import State
 from dra_operator.inventory.identity import PoolId
 
@@ -54,8 +54,8 @@ class PluginNodes:
         compiled: dict[str, list[Selector]] = {}
         for offer in self._state.inventory.offers():
             node = None if offer.home is None else nodes.get(offer.home)
-            if node is None:
-                continue
+            if node is None or offer.id.driver == BRIDGE_DRIVER:
+                continue  # what the bridge publishes is the plugin's, and goes through it
             for device_class, resource in classes:
                 if node.allocatable.get(resource, 0) <= 0 and node.name not in in_use[resource]:
                     continue

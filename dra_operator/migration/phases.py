@@ -17,6 +17,11 @@ from dra_operator.migration.survey import MODE_LABEL, SHARED, NodeUse, PluginRes
 Object = dict[str, Any]
 PHASES = (1, 2, 3)
 _POLICY = "dra-operator-migration"
+_SEND = (
+    "has(object.spec.nodeSelector) ? "
+    f"[JSONPatch{{op: 'add', path: '/spec/nodeSelector/' + jsonpatch.escapeKey('{MODE_LABEL}'), value: 'dra'}}] : "
+    f"[JSONPatch{{op: 'add', path: '/spec/nodeSelector', value: {{'{MODE_LABEL}': 'dra'}}}}]"
+)
 #: Of metadata, what a manifest keeps.
 _KEPT = ("name", "labels", "annotations")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -226,12 +231,8 @@ def _admission(found: Survey) -> Iterator[Object]:
             },
             "matchConditions": [{"name": "asks-a-plugin", "expression": asks}],
             "mutations": [
-                {
-                    "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {
-                        "expression": f"Object{{spec: Object.spec{{nodeSelector: {{'{MODE_LABEL}': 'dra'}}}}}}"
-                    },
-                }
+                # Not an ApplyConfiguration: a pod's node selector is atomic, and the pod may have one of its own.
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": _SEND}}
             ],
         },
     }

@@ -23,6 +23,8 @@ from dra_operator.cluster.kubernetes.client import Client
 from dra_operator.cluster.kubernetes.connection import Connection
 from dra_operator.cluster.rest import CLAIM_GROUPS, CLAIM_REPORTS, RESOURCE_CLAIMS
 from dra_operator.operator import preflight
+from dra_operator.operator.bridging import Bridging
+from dra_operator.operator.feed import News
 from dra_operator.operator.kopf_frame import KopfFrame
 from dra_operator.operator.leadership import Leadership
 from dra_operator.operator.loop import Brain, Loop
@@ -77,6 +79,10 @@ class Service:
         self._stop = asyncio.Event()
         self._parts: list[asyncio.Task[None]] = []
 
+    @property
+    def _bridges(self) -> bool:
+        return self.settings.bridge and self.settings.mode == "allocate"
+
     def stop(self) -> None:
         """Begin the graceful stop; the second time, leave at once."""
         if self._stop.is_set():
@@ -98,7 +104,14 @@ class Service:
             served = await preflight.check(client, settings.mode, settings.leadership.namespace, lease)
 
             loop = Loop(self._engine, settings.loop, metrics, start_over=lambda: watches.start_over())
-            watches = Watches(client, settings, metrics, loop.post, served=served)
+            bridging = Bridging(client, leads=lambda: leadership.leads()) if self._bridges else None
+
+            def post(news: News) -> None:
+                loop.post(news)
+                if bridging is not None:
+                    bridging.hear(news)
+
+            watches = Watches(client, settings, metrics, post, served=served)
             leadership = Leadership(
                 client, settings.leadership, metrics,
                 identity=self.identity, gained=lambda: self._gained(watches, loop), lost=loop.follow,
@@ -120,6 +133,8 @@ class Service:
             stack.push_async_callback(self._end_parts)
             self._begin("loop", loop.run())
             self._begin("leadership", leadership.run())
+            if bridging is not None:
+                self._begin("bridge", bridging.run())
             self._begin("watches", self._after(leadership.asked, watches.run))
             self._begin("kopf", self._after(leadership.asked, kopf.run))
             log.info("started", identity=self.identity, mode=settings.mode, server=self.connection.server,

@@ -140,6 +140,10 @@ class Settings:
     mode: Literal["allocate", "observe"] = "allocate"
     """`observe` writes nothing but reports and metrics."""
 
+    bridge: bool = False
+    """Publish ResourceSlices for labelled nodes that have a device plugin and no driver. Default off: it takes rights
+    that the operator does not have otherwise (`manifests/bridge`)."""
+
     engine: EngineSettings = field(default_factory=EngineSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.bridge import Bridge
 from dra_operator.cluster.memory.actors.claims import ClaimController
 from dra_operator.cluster.memory.actors.daemon_sets import DaemonSetController
 from dra_operator.cluster.memory.actors.disruption import DisruptionController
@@ -25,6 +26,7 @@ def standard_actors(first_fit: FirstFit | None = None) -> list[Actor]:
         GarbageCollector(),
         NamespaceController(),
         NodeLifecycle(),
+        Bridge(),
         DeviceTaintEviction(),
         DeploymentController(),
         ReplicaSetController(),

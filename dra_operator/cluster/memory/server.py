@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dra_operator.api.meta import Key, format_time
+from dra_operator.bridge.limits import add_limits
 from dra_operator.cluster import rest
 from dra_operator.cluster.memory import admission, defaults, deletion, patches, refusals
 from dra_operator.cluster.memory.endpoints import keep_fixed
@@ -224,6 +225,9 @@ class MemoryServer:
         if resource is PODS:
             classes = {entry["metadata"]["name"]: entry for entry in self.store.all(rest.PRIORITY_CLASSES)}
             admission.set_priority(item, classes)
+            if (item.get("spec") or {}).get("resourceClaims"):
+                templates = self.store.all(rest.RESOURCE_CLAIM_TEMPLATES)
+                add_limits(item, (each for each in templates if each["metadata"]["namespace"] == namespace))
         self.policies.mutate(resource, item, self.store.get(rest.NAMESPACES, Key("", namespace)), user)
 
     def _typed(self, resource: Resource, body: Any) -> Object:

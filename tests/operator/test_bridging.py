@@ -1,0 +1,88 @@
+"""The bridge beside the loop: it writes while it leads, once everything is listed, and tries again what failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_operator.api.meta import Key
+from dra_operator.cluster.kubernetes.client import Unreachable
+from dra_operator.cluster.rest import Request, Response
+from dra_operator.operator.bridging import Bridging
+from dra_operator.operator.feed import Observed, Replaced
+from tests.bridge.test_publishing import node
+
+Object = dict[str, Any]
+
+
+class Server:
+    """Answers from `answers`, then with success; keeps what was sent."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = list(answers)
+        self.sent: list[Request] = []
+
+    async def send(self, request: Request) -> Response:
+        self.sent.append(request)
+        status = self.answers.pop(0) if self.answers else 200
+        if status is None:
+            raise Unreachable("gone")
+        body = request.body if isinstance(request.body, dict) and "spec" in request.body else {"metadata": {}}
+        return Response(status, {**body, "metadata": {**body["metadata"], "uid": "s", "resourceVersion": "1"}})
+
+
+def heard(bridging: Bridging, *nodes: Object) -> None:
+    for item in nodes:
+        bridging.hear(Observed("Node", "ADDED", Key("", item["metadata"]["name"]), item))
+
+
+def listed(bridging: Bridging) -> None:
+    bridging.hear(Replaced("Node", {Key("", "n")}, first=True))
+    bridging.hear(Replaced("ResourceSlice", set(), first=True))
+
+
+async def test_it_publishes_once() -> None:
+    server = Server()
+    bridging = Bridging(server, leads=lambda: True)
+    heard(bridging, node(gpu=2))
+    listed(bridging)
+    await bridging.work()
+    await bridging.work()
+    heard(bridging, node(gpu=2))
+    await bridging.work()
+    assert [request.method for request in server.sent] == ["POST"]
+
+
+async def test_it_writes_nothing_while_another_leads_and_makes_up_for_it() -> None:
+    server, leading = Server(), [False]
+    bridging = Bridging(server, leads=lambda: leading[0])
+    heard(bridging, node(gpu=2))
+    listed(bridging)
+    await bridging.work()
+    assert server.sent == []
+    leading[0] = True
+    await bridging.work()
+    assert [request.method for request in server.sent] == ["POST"]
+
+
+@pytest.mark.parametrize("answer", [409, 500, None])
+async def test_what_failed_is_tried_again(answer: int | None) -> None:
+    server = Server(answer)
+    bridging = Bridging(server, leads=lambda: True)
+    heard(bridging, node(gpu=2))
+    listed(bridging)
+    await bridging.work()
+    await bridging.work()
+    assert [request.method for request in server.sent] == ["POST", "POST"]
+
+
+async def test_a_node_that_goes_takes_its_slices_with_it() -> None:
+    server = Server()
+    bridging = Bridging(server, leads=lambda: True)
+    heard(bridging, node(gpu=2))
+    listed(bridging)
+    await bridging.work()
+    bridging.hear(Observed("Node", "DELETED", Key("", "n"), node(gpu=2)))
+    await bridging.work()
+    assert [request.method for request in server.sent] == ["POST", "DELETE"]

@@ -85,17 +85,17 @@ class Expectation:
             merged[key] = (shape, weight if known is None else known[1] + weight)
         self._parts = tuple(merged.values())
         self._plain = not any(shape.takes for shape, _ in self._parts)
-        self._known: dict[int, float] = {}
+        self._known: dict[object, float] = {}
 
     def fitting(self, free: int, left: Left) -> float:
         """How much of it can still be served, each kind by itself, weighted."""
-        if not self._plain:
-            return sum([shape.fitting(free, left) * weight for shape, weight in self._parts])
-        total = self._known.get(free)
+        # The same states come up for every plan, so what is worked out for one serves the others.
+        key = free if self._plain else (free, tuple(sorted(left.items())))
+        total = self._known.get(key)
         if total is None:
             if len(self._known) > 4096:
                 self._known.clear()
-            total = self._known[free] = sum([shape.fitting(free, left) * weight for shape, weight in self._parts])
+            total = self._known[key] = sum([shape.fitting(free, left) * weight for shape, weight in self._parts])
         return total
 
 
@@ -142,7 +142,7 @@ class RecentDemand:
         shares = {id(spec): weight / total for spec, weight in kept}
         old = {} if self.demand is None else {id(spec): weight for spec, weight in self.demand.items}
         if sum(abs(shares.get(key, 0.0) - old.get(key, 0.0)) for key in shares.keys() | old.keys()) > 2 * self._CHANGE:
-            self.demand = Demand(tuple((spec, weight / total) for spec, weight in kept))
+            self.demand = Demand(tuple((spec, weight / total) for spec, weight in kept), total)
         self._weights = {id(spec): (spec, weight / 2) for spec, weight in kept}
         self._since = 0
         self._wait = min(self._wait * 8, self._LONGEST)

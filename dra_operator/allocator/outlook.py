@@ -22,8 +22,10 @@ from dra_operator.inventory.views import State, View
 if TYPE_CHECKING:
     from dra_operator.allocator.memory import Known
 
-#: The weight of claims of the usual sizes of what is being asked for, all together, against 1 for the demand.
-_PRIOR = 0.1
+#: Claims of the usual sizes of what is being asked for weigh, all sizes together, as much as so many claims of the demand.
+_PRIOR = 32.0
+#: A device stranded for lack of CPU counts as so many taken: it is lost for good, and an average tells of few nodes that they are short.
+_STRANDED = 4.0
 #: Supply is looked at anew after this part of all devices may have changed hands, and counts as changed beyond these ratios.
 _PATIENCE = 16
 _CHANGED = (4 / 5, 5 / 4)
@@ -38,6 +40,8 @@ class Outlook:
 
     def __init__(self, inventory: Inventory, demand: Demand | None, expected: list[tuple[Known, Way, float]]) -> None:
         self.demand = demand
+        #: Against 1 for the demand.
+        self._prior = 1.0 if demand is None else _PRIOR / max(demand.evidence, 1.0)
         self._inventory = inventory
         self._expected = expected
         self._taken_at = inventory.version
@@ -62,6 +66,12 @@ class Outlook:
                 return False
         return True
 
+    def worth(self, known: Known) -> float:
+        """What one more device like those a plan asks for, and that nobody could use, takes away."""
+        ways = [item.ways[0] for item in known.plan.requirements if not item.ways[0].all and not item.ways[0].admin]
+        supply = sum(self._supply_of(known, way, 1) for way in ways) / max(len(ways), 1)
+        return _STRANDED * (1.0 + self._prior) * _SCALE / max(supply, 1.0)
+
     def expectations(self, known: Known, view: View) -> Expectations:
         """What is expected on one view, for scoring claims of one plan."""
         key = (known, view)
@@ -84,7 +94,7 @@ class Outlook:
     def _prior_on(self, known: Known, view: View) -> Expectation:
         ways = [item.ways[0] for item in known.plan.requirements if not item.ways[0].all and not item.ways[0].admin]
         table = known.table(view, False)
-        each = _PRIOR / (len(TYPICAL_COUNTS) * max(len(ways), 1))
+        each = self._prior / (len(TYPICAL_COUNTS) * max(len(ways), 1))
         return Expectation(
             [
                 (shape_of(table, way, count), self._weight(known, way, count, each))

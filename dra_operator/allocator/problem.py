@@ -47,9 +47,11 @@ class UnitConstraint:
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
     """What is expected to be asked for next, for Fragmentation: claim specs and how often. Compared by identity: keep one object
-    as long as it holds, since answers are remembered with it."""
+    as long as it holds, since answers are remembered with it. `evidence`: how many claims it was drawn from; the more, the less is
+    thought of what is usual elsewhere."""
 
     items: tuple[tuple[ClaimSpec, float], ...] = ()
+    evidence: float = 0.0
 
 
 class Bar(Protocol):
@@ -70,9 +72,9 @@ class Problem:
     `barred`: what single claims (by index) must not get; unlike forbidden devices these count as free. It does not concern requests
     for admin access or with mode All.
     `cost`: what choosing a node costs others, 0 = nothing; smaller is better, after the hard preferences.
-    `penalty`: added to what the strategy says of a node, in devices, never below 0: for what the devices alone do not show, such as
-    CPU that would be missing to use those left.
     `wish`: how welcome a node is, from 0 to `wish_most`; counts with the weights of preferred constraints.
+    `serves`: for how many devices what else is left on a node (CPU, memory) suffices, before the unit runs there and after; (inf, inf)
+    where that does not matter. Devices beyond are stranded, and Fragmentation minds how many more of them there will be.
     `admin_access`: may claims of this namespace ask for admin access? (None: all, the API server has checked.)
     `ignore_usage`: as if nothing was allocated. `seed` goes into share IDs, which are the same for the same input.
     """
@@ -85,9 +87,9 @@ class Problem:
     forbidden: frozenset[DeviceId] = frozenset()
     barred: tuple[tuple[int, Bar], ...] = ()
     cost: Callable[[str], float] | None = None
-    penalty: Callable[[str], float] | None = None
     wish: Callable[[str], float] | None = None
     wish_most: float = 0.0
+    serves: Callable[[str], tuple[float, float]] | None = None
     constraints: tuple[UnitConstraint, ...] = ()
     demand: Demand | None = None
     admin_access: Callable[[str], bool] | None = None

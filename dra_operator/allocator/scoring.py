@@ -26,6 +26,17 @@ class Score:
     soft: tuple[float, float, float]
 
 
+def rooms(table: Table, start: Start, choice: Choice) -> tuple[float, float]:
+    """Free devices of those the plan can use, shared ones by the fullest of their capacities: before and after a choice."""
+    judge = _Judge(table, start, Strategy.Pack, (), ())
+    taken = 0
+    for way, picked in choice:
+        if not way.admin:
+            for bit in picked:
+                taken |= 1 << bit
+    return judge.room(judge.free, judge.left), judge.room(*judge.after(choice, taken))
+
+
 def best(
     table: Table,
     start: Start,
@@ -92,16 +103,19 @@ class _Judge:
     def _strategic(self, choice: Choice, taken: int) -> float:
         if self.strategy is Strategy.FirstFit:
             return 0.0
-        table = self.table
-        free, left = self.free & ~positions(table, taken & ~table.multi), self.left
-        if taken & table.multi:
-            left = self._left_after(choice)
+        free, left = self.after(choice, taken)
         if self.strategy is Strategy.Fragmentation:
             if self.before is None:
                 self.before = fitting(self.expected, self.free, self.left)
             return round(self.before - fitting(self.expected, free, left), 6)
-        room = self._room(free, left)
+        room = self.room(free, left)
         return room if self.strategy is Strategy.Pack else -room
+
+    def after(self, choice: Choice, taken: int) -> tuple[int, Left]:
+        """What is free, and what is left of shareable devices, after a choice."""
+        table = self.table
+        left = self._left_after(choice) if taken & table.multi else self.left
+        return self.free & ~positions(table, taken & ~table.multi), left
 
     def _left_after(self, choice: Choice) -> dict[int, tuple[int, ...]]:
         """What is left of shareable devices after a choice."""
@@ -117,7 +131,7 @@ class _Judge:
                     left[position] = tuple([amount - take for amount, take in zip(have, takes, strict=True)])
         return left
 
-    def _room(self, free: int, left: Left) -> float:
+    def room(self, free: int, left: Left) -> float:
         """Free devices of those the plan can use, shared ones by the fullest of their capacities."""
         table, room = self.table, 0.0
         for bit, position in enumerate(table.order):

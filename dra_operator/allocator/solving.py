@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
+from math import inf
 from typing import Any
 
-from dra_operator.allocator.failures import failed_by
+from dra_operator.allocator.failures import failed_by, unusable_pools
 from dra_operator.allocator.index import Answer, Index, Rank
 from dra_operator.allocator.memory import Known, Memory, Stopped, memory_of
 from dra_operator.allocator.problem import Failed, Problem, Result, Solved, Strategy, Unsolved
@@ -21,6 +22,8 @@ from dra_operator.inventory.views import NodeRecord
 
 #: Up to so many candidate nodes are looked at one by one.
 _FEW = 32
+#: So many nodes are compared by what they would strand, and no more in a large cluster.
+_WEIGHED = 512
 
 Place = tuple[NodeRecord, Answer]
 
@@ -88,8 +91,8 @@ class _Solver:
             self.allowed is not None
             or problem.fits is not None
             or problem.cost is not None
-            or problem.penalty is not None
             or problem.wish is not None
+            or problem.serves is not None
             or self.held
             or problem.ignore_usage
             or problem.strategy is Strategy.FirstFit
@@ -171,7 +174,7 @@ class _Solver:
             record, answer = excluded
             assert answer.excluded is not None
             return failed_by(answer.excluded, answer.table, record, self.problem)
-        return self._unusable_pools()
+        return unusable_pools(self.problem, self.inventory, self.known.plan)
 
     def _names_in_order(self, index: Index) -> Iterator[str]:
         if self.problem.nodes is not None:
@@ -198,33 +201,46 @@ class _Solver:
         """The best state with a node that will do; where a node costs something, also the nodes of the next best states."""
         index = self._index()
         chosen = self._best_of(self._each(sorted(self.held))) if self.held else None
+        order = None if chosen is None else self._order(chosen)
+        weighed = 0
         for answer in index.in_order():
-            if chosen is not None and self._settled(chosen, answer):
+            if order is not None and self._settled(order, answer):
                 break
             for name in self._acceptable(answer):
                 place = self.inventory.nodes[name], answer
-                if chosen is None or self._order(place) < self._order(chosen):
-                    chosen = place
-                if self._free_of_charge(name):
+                its, at_best = self._order(place), self._at_best(answer)
+                if order is None or its < order:
+                    chosen, order = place, its
+                # Those that only strand something.
+                weighed += its[:3] == at_best[:3]
+                if weighed > _WEIGHED or its[:5] == at_best:
                     # Of nodes in one state that cost nothing the first by name is best.
                     break
+            if weighed > _WEIGHED:
+                break
         return chosen
 
-    def _settled(self, chosen: Place, answer: Answer) -> bool:
+    def _settled(self, chosen: tuple[Any, ...], answer: Answer) -> bool:
         """Can no node of this state, nor of worse ones, be better?"""
-        best, rank = self._order(chosen), answer.rank
-        assert rank is not None
-        # At best a node costs nothing and is most welcome.
-        hard, (prefer, strategic, waste) = rank
-        return (hard, 0.0, prefer - self.problem.wish_most, strategic, waste) > best[:5]
+        return self._at_best(answer) > chosen[:5]
 
-    def _free_of_charge(self, name: str) -> bool:
-        problem = self.problem
-        return (
-            (problem.cost is None or not problem.cost(name))
-            and (problem.penalty is None or not problem.penalty(name))
-            and (problem.wish is None or problem.wish(name) >= problem.wish_most)
-        )
+    def _at_best(self, answer: Answer) -> tuple[Any, ...]:
+        """The order of a node in this state that costs nothing and is most welcome, but for its name."""
+        assert answer.rank is not None
+        hard, (prefer, strategic, waste) = answer.rank
+        return hard, 0.0, prefer - self.problem.wish_most, strategic, waste
+
+    def _stranded(self, record: NodeRecord, answer: Answer) -> float:
+        """What is lost by devices that will be free without enough CPU or memory beside them to be used."""
+        serves = self.problem.serves
+        if serves is None or self.outlook is None:
+            return 0.0
+        before, after = serves(record.name)
+        if before == inf == after:
+            return 0.0
+        free, left = answer.rooms(self.inventory.usage.by_device)
+        more = max(0.0, left - after) - max(0.0, free - before)
+        return more * self.outlook.worth(self.known) if more > 0.0 else 0.0
 
     def _order(self, place: Place) -> tuple[Any, ...]:
         """Smaller is better: hard preferences, cost, preferred constraints, strategy, size, name."""
@@ -233,10 +249,9 @@ class _Solver:
         assert answer.rank is not None
         hard, (prefer, strategic, waste) = answer.rank
         cost = 0.0 if problem.cost is None else problem.cost(record.name)
-        if problem.penalty is not None:
-            strategic += problem.penalty(record.name)
         if problem.wish is not None:
             prefer -= problem.wish(record.name)
+        strategic += self._stranded(record, answer)
         return hard, cost, prefer, strategic, waste, record.name
 
     def _acceptable(self, answer: Answer) -> Iterator[str]:
@@ -357,34 +372,6 @@ class _Solver:
                     device=first.device,
                 )
         return unsolved
-
-    def _unusable_pools(self) -> Failed | None:
-        """In-tree, pools that cannot be used make an error where nothing else could be."""
-        names = self.problem.nodes if self.problem.nodes is not None else self.inventory.node_names
-        asking = next((way for way in self.known.plan.ways if way.all), None)
-        for name in names:
-            record = self.inventory.nodes.get(name)
-            if record is None or record.view is None:
-                continue
-            for section in record.sections:
-                content = section.pool.content
-                if asking is not None and not content.usable:
-                    claim = str(self.problem.claims[asking.claim].key)
-                    state = "being updated" if content.invalid is None else "invalid"
-                    return Failed(
-                        "pool",
-                        f"claim {claim}, request {asking.name}: asks for all devices, but resource pool {section.pool.id} "
-                        f"is currently {state} ({content.invalid or content.incomplete})",
-                        claim=claim,
-                        request=asking.name,
-                    )
-                if content.invalid is not None:
-                    return Failed(
-                        "pool",
-                        f"invalid resource pools were encountered: pool {section.pool.id}: {content.invalid}; "
-                        "the driver has to publish it again",
-                    )
-        return None
 
 
 def _emptied(problem: Problem) -> Problem:

@@ -48,6 +48,7 @@ class Problems:
         own = self.candidates(pod, fixed)
         if own is not None and nodes is not None:
             own = [name for name in nodes if name in own]
+        minds = strategy is Strategy.Fragmentation
         return Problem(
             claims=tuple(claim.claim for claim in todo),
             nodes=nodes if own is None else own,
@@ -57,7 +58,9 @@ class Problems:
             cost=None if pod is None or empty else lambda name: self._state.ledger.cost(pod, name),
             forbidden=forbidden,
             barred=barred,
+            serves=None if pod is None or empty or not minds else self._state.expecting.serves(pod, todo),
             constraints=constraints,
+            demand=self._state.expecting.demand() if minds else None,
             ignore_usage=empty,
         )
 

@@ -13,6 +13,7 @@ from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.engine.avoid import AvoidedNodes
 from dra_operator.engine.decisions import RecordEvent
 from dra_operator.engine.drift import ClassMark, Finding
+from dra_operator.engine.expecting import Expecting
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.names import EXTENDED_RESOURCE_PREFIX, GROUP_LABEL
 from dra_operator.engine.republishing import Republishing
@@ -102,6 +103,7 @@ class State:
     usage: Usage = field(init=False)
     ledger: NodeLedger = field(init=False)
     republishing: Republishing = field(init=False)
+    expecting: Expecting = field(init=False)
     writes: Writes = field(init=False)
     avoided: AvoidedNodes = field(init=False)
 
@@ -109,6 +111,7 @@ class State:
         self.usage = Usage(self.inventory)
         self.republishing = Republishing(self.inventory)
         self.ledger = NodeLedger(self._is_served)
+        self.expecting = Expecting(self.view, self.inventory, self.ledger)
         settings = self.settings
         self.writes = Writes(retry_after=settings.retry_unknown, forget_after=settings.forget_assumption)
         self.avoided = AvoidedNodes(settings.avoid_initial, settings.avoid_max)

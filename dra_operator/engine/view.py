@@ -60,9 +60,11 @@ class PodClaimState:
 
 
 class View:
-    """Typed objects by key. Claims and pods are indexed both ways. `used`: UIDs of claims that were seen reserved once."""
+    """Typed objects by key. Claims and pods are indexed both ways. `used`: UIDs of claims that were seen reserved once. `claim_changes`
+    counts claims that came, went, got devices or lost them."""
 
     def __init__(self) -> None:
+        self.claim_changes = 0
         self.pods: dict[Key, Pod] = {}
         self.claims: dict[Key, SeenClaim] = {}
         self.namespaces: dict[str, Namespace] = {}
@@ -97,12 +99,15 @@ class View:
         spec_key = orjson.dumps(raw.get("spec"), option=orjson.OPT_SORT_KEYS)
         seen = SeenClaim(claim, packed(raw), self._specs.get(spec_key, lambda: spec_key), version, error)
         self.claims[key] = seen
+        if old is None or old.allocated != seen.allocated:
+            self.claim_changes += 1
         self._claims_by_uid[claim.meta.uid] = key
         return seen
 
     def remove_claim(self, key: Key) -> SeenClaim | None:
         seen = self.claims.pop(key, None)
         if seen is not None:
+            self.claim_changes += 1
             self._forget_claim(seen.uid)
         return seen
 

@@ -169,6 +169,14 @@ class NodeLedger:
                 worst = max(worst, over / allocatable)
         return worst
 
+    def free(self, name: str, resource: str) -> int:
+        """What is left of the node's allocatable, whoever has the rest."""
+        node, room = self._nodes.get(name), self._rooms.get(name)
+        allocatable = 0 if node is None else node.allocatable.get(resource, 0)
+        if room is None:
+            return allocatable
+        return max(allocatable - sum([level.get(resource, 0) for level in room.taken.values()]), 0)
+
     def _shortage(self, pod: Pod, node: Node, room: _Room | None, without: frozenset[str]) -> Misfit | None:
         gone = self._not_counted(pod, room, without)
         for resource, needs in pod.requests.items():

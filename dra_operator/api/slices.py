@@ -42,8 +42,11 @@ def attribute_value(data: dict[str, Any]) -> AttributeValue:
                 return bool(value)
             case "version":
                 return _version(value)
-            case "strings" | "ints" | "bools":
+            case "strings":
                 return shared(tuple(value))
+            case "ints" | "bools":
+                # Not shared: (1,) and (True,) are equal, but not the same values.
+                return tuple(value)
             case "versions":
                 return tuple(_version(item) for item in value)
     return None

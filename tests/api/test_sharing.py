@@ -10,7 +10,7 @@ import pytest
 from dra_operator.api.claims import ResourceClaim
 from dra_operator.api.core import Node, Pod
 from dra_operator.api.sharing import LIMIT, Sharing, packed, shared_texts
-from dra_operator.api.slices import ResourceSlice
+from dra_operator.api.slices import ResourceSlice, attribute_value
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "labels": {"app": "a", "hash": "77"}},
@@ -94,3 +94,9 @@ def test_packed_text_takes_no_more_than_it_needs() -> None:
     value = {"some": ["text", 1, None]}
     assert orjson.loads(packed(value)) == value
     assert packed(value).__sizeof__() < len(packed(value)) + 64
+
+
+def test_numbers_and_truths_in_lists_are_told_apart() -> None:
+    """Equal in Python, but not the same attribute values."""
+    assert repr(attribute_value({"ints": [1]})) == "(1,)"
+    assert repr(attribute_value({"bools": [True]})) == "(True,)"

@@ -21,7 +21,7 @@ from dra_operator.engine.pods import ends_at
 from dra_operator.engine.queueing import rank_of
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
-from dra_operator.explain.explanation import Edit, listed
+from dra_operator.explain.explanation import Edit, counted, listed
 from dra_operator.explain.situation import Ahead, Gang, Holding, Kept, Permits, Situation, Waiver
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
@@ -63,10 +63,17 @@ class Situations:
             situation = replace(self._alone(unit, None, todo, [], now, forbidden), gang=gang)
         else:
             situation = self._alone(unit, pod, todo, fixed, now, forbidden)
+        before = self._short_of_the_same(unit)
+        if before and blocker is not None:
+            text = (
+                f"{counted(before, 'unit')} before it in the queue wait{'s' if before == 1 else ''} for the same quota"
+            )
+            blocker = replace(blocker, message=f"{blocker.message}; {text}")
         return replace(
             situation,
             permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
             quota_users=lambda: self._quota_users(unit),
+            behind_for_quota=bool(before),
             ahead=lambda limit: self._ahead(unit, now, limit),
             blocker=blocker,
             wrong=self._wrong(unit, pod),
@@ -233,6 +240,16 @@ class Situations:
             situation.misfit,
             frozenset() if hold is None else hold.devices | hold.wanted,
             None if joined is None else gang,
+        )
+
+    def _short_of_the_same(self, unit: Unit) -> int:
+        """How many units before it wait for a quota that it waits for, too."""
+        if unit.reason != "QuotaExceeded":
+            return 0
+        rank, scopes = order(unit), set(unit.short_of)
+        return sum(
+            other.reason == "QuotaExceeded" and order(other) < rank and not scopes.isdisjoint(other.short_of)
+            for other in self._state.waiting.values()
         )
 
     def _quota_users(self, unit: Unit) -> list[Holding]:

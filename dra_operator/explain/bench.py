@@ -66,7 +66,7 @@ class Bench:
         self._touched: tuple[str, ...] = ()
         ahead = situation.ahead(effort.ahead + 1)
         self.ahead = ahead[: effort.ahead]
-        self.crowded = len(ahead) > effort.ahead
+        self.crowded = situation.behind_for_quota or len(ahead) > effort.ahead
 
     @property
     def start(self) -> Draft:

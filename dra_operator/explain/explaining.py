@@ -62,7 +62,12 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
     if effort is not None:
         bench = Bench(situation, look, effort)
         fits = bench.fits(bench.start)
-        if fits is None and situation.wrong is None:
+        # Whatever is changed where it is not its turn: it waits for those before it.
+        turn = situation.blocker is None or situation.blocker.reason != "BehindInQueue"
+        if not turn:
+            if fits is not None:
+                plain, nodes, more = (), (), 0
+        elif fits is None and situation.wrong is None:
             if bench.has_devices:
                 plain, nodes, more = (), (), 0  # a budget is all that is in the way
             if situation.blocker is not None and situation.blocker.reason == "WouldBeAllocated":

@@ -125,7 +125,8 @@ class Situation:
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
     budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
     the first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
-    says it waits for. `waivers`: by constraint across the claims (`problem.constraints`). `wrong`: the pod's annotation about
+    says it waits for. `behind_for_quota`: others before it wait for the quota that
+    it waits for. `waivers`: by constraint across the claims (`problem.constraints`). `wrong`: the pod's annotation about
     constraints cannot be followed; what takes it away. `gang`: where there are members to be placed
     together; `problem` has the claims of all of them then, one member after the other, and no pod.
     """
@@ -145,6 +146,7 @@ class Situation:
     quota_users: Callable[[], Sequence[Holding]] = tuple
     ahead: Callable[[int], Sequence[Ahead]] = nobody_ahead
     blocker: Blocker | None = None
+    behind_for_quota: bool = False
     waivers: tuple[Waiver | None, ...] = ()
     wrong: Waiver | None = None
     gang: Gang | None = None

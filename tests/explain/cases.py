@@ -196,6 +196,26 @@ def quota_used_up() -> tuple[Stage, str]:
 
 
 @case
+def quota_used_up_and_others_before() -> tuple[Stage, str]:
+    limited = policy(quota=[{"deviceClassName": "gpu", "devices": 2}])
+    stage = settled(node("n1"), gpus("n1", 4), device_class(), limited, claim("a", 2), pod("a", "a"))
+    stage.apply(claim("b"), pod("b", "b"))
+    stage.run(5)
+    stage.apply(claim("c"), pod("p", "c"))
+    return stage.run(20), "pod/p"
+
+
+@case
+def behind_in_a_strict_queue() -> tuple[Stage, str]:
+    strict = policy(queueing="Strict", preemption=NEVER)
+    stage = settled(node("n1"), gpus("n1", 2), device_class(), strict, claim("a"), pod("a", "a"))
+    stage.apply(claim("both", 2), pod("both", "both"))
+    stage.run(5)
+    stage.apply(claim("c"), pod("p", "c"))
+    return stage.run(10), "pod/p"
+
+
+@case
 def scattered() -> tuple[Stage, str]:
     nodes = [item for name in ("n1", "n2", "n3") for item in (node(name), gpus(name, 2))]
     return settled(*nodes, device_class(), claim("c", 4), pod("p", "c")), "pod/p"

@@ -14,6 +14,10 @@ GATE = "dra-operator.dev/allocation"
 
 @pytest.mark.parametrize("story", stories(), ids=lambda story: story.name)
 def test_scenario(story: Story) -> None:
+    play(story)
+
+
+def play(story: Story) -> None:
     stage = Stage(*story.given)
     start = stage.world.now
     for what in story.moments:

@@ -51,17 +51,17 @@ def test_a_network_class_is_compiled_used_changed_and_removed(
         found = client.get(f"{RESOURCE}/deviceclasses/{rdma}")
         return " && ".join(item["cel"]["expression"] for item in found["spec"]["selectors"])
 
-    eventually(lambda: status(rdma).get("phase") == "Ready", 30, what="the class is made")
-    eventually(lambda: status(rdma).get("matchingDevices", 0) >= 4, 40, what="the NICs are counted")
-    eventually(lambda: status(taken).get("phase") == "Conflict", 30, what="a class of others is a conflict")
+    eventually(lambda: status(rdma).get("phase") == "Ready", what="the class is made")
+    eventually(lambda: status(rdma).get("matchingDevices", 0) >= 4, what="the NICs are counted")
+    eventually(lambda: status(taken).get("phase") == "Conflict", what="a class of others is a conflict")
     scene.apply(claim("nic", rdma), pod("worker", "nic"))
     scene.wait(lambda: scene.node("worker"), "the pod with the NIC is bound")
     [result] = scene.claim("nic")["status"]["allocation"]["devices"]["results"]
     assert result["driver"] == "dra.net"
 
     client.patch(f"{OURS}/networkdeviceclasses/{rdma}", {"spec": {"rdma": False}})
-    eventually(lambda: "!device" in expressions(), 30, what="the change reaches the class")
-    eventually(lambda: scene.report("nic")["phase"] == "Drifted", 40, what="the allocated claim is told")
+    eventually(lambda: "!device" in expressions(), what="the change reaches the class")
+    eventually(lambda: scene.report("nic")["phase"] == "Drifted", what="the allocated claim is told")
     assert scene.node("worker")
 
     client.delete(f"{OURS}/networkdeviceclasses/{rdma}")
@@ -73,5 +73,5 @@ def test_a_network_class_is_compiled_used_changed_and_removed(
             return error.status == 404
         return False
 
-    eventually(gone, 60, what="the class goes with its owner")
+    eventually(gone, what="the class goes with its owner")
     assert client.get(f"{RESOURCE}/deviceclasses/{taken}")["spec"] == {}

@@ -106,6 +106,13 @@ def odd_slices(prefix: str, node: str) -> list[Object]:
     ]  # fmt: skip
 
 
+def user(name: str, claim: str) -> Object:
+    """A pod whose entry for the claim has a name of its own: the claim's may be too long for one."""
+    item = pod(name, "device")
+    item["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": claim}]
+    return item
+
+
 @pytest.fixture
 def cluster_wide(control_plane: ControlPlane, namespace: str, nodes: Nodes) -> Iterator[list[Object]]:
     """Cluster-scoped objects to be made; they go with the test."""
@@ -143,7 +150,7 @@ def test_odd_objects_are_answered_and_hinder_nobody(
         },
         {
             "apiVersion": "dra-operator.dev/v1alpha1", "kind": "AllocationPolicy", "metadata": {"name": f"odd-{namespace}"},
-            "spec": {"namespaceSelector": selector, "quota": [odd_quota], "starvation": {"after": "1000000h"}},
+            "spec": {"namespaceSelector": selector, "quota": [odd_quota], "starvation": {"after": "8760h"}},
         },
         {
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": f"odd-{namespace}"},
@@ -152,7 +159,7 @@ def test_odd_objects_are_answered_and_hinder_nobody(
         *odd_slices(namespace, node),
     ]  # fmt: skip
     claims = odd_claims(gpu_class, failing)
-    users = [pod(f"user-{number}", each.claim["metadata"]["name"]) for number, each in enumerate(claims)]
+    users = [user(f"user-{number}", each.claim["metadata"]["name"]) for number, each in enumerate(claims)]
     nowhere = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Gt", "values": ["7"]}]}, {}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": nowhere}}
     forged = pod("forged", "no-such-claim")

@@ -205,6 +205,7 @@ class Engine:
             self._group_reporter.next_wake(),
             self._networks.next_wake(),
             self._queue.recheck,
+            self._ownership.recheck,
             self._preempting.recheck,
             self._reallocating.recheck,
             min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),

@@ -11,13 +11,20 @@ from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import deallocate, unmanage
 from dra_operator.inventory import Collision
 
+#: Seconds after which a collision is looked at again that an open write kept from being resolved.
+_AGAIN = 0.5
+#: Seconds between two evictions of the same user of a device: a disruption budget may refuse for long.
+_EVICTIONS = 10.0
+
 
 class Ownership:
-    """Hands back strays, and gives up our own side of a collision."""
+    """Hands back strays, and gives up our own side of a collision. `recheck`: when to look again although nothing happens."""
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.recheck: float | None = None
         self._told: set[str] = set()
+        self._evict_at: dict[str, float] = {}
         self._again: dict[Key, None] = {}
 
     def strays(self, looked_at: list[Key], now: float) -> list[Decision]:
@@ -39,6 +46,9 @@ class Ownership:
     def collisions(self, looked_at: list[Key], now: float) -> list[Decision]:
         """Resolve the collisions that the claims among `looked_at` take part in."""
         decisions: list[Decision] = []
+        self.recheck = None
+        self._told = {uid for uid in self._told if self._state.view.claim_by_uid(uid) is not None}
+        self._evict_at = {uid: at for uid, at in self._evict_at.items() if uid in self._told}
         # What could not be resolved yet (a write was open) is looked at again in the next pass.
         again, self._again = self._again, {}
         for key in dict.fromkeys([*looked_at, *again]):
@@ -48,6 +58,7 @@ class Ownership:
             found = self._state.inventory.collisions_of(seen.uid)
             if not found:
                 self._told.discard(seen.uid)
+                self._evict_at.pop(seen.uid, None)
             if found:
                 self._again[key] = None
             for collision in found:
@@ -59,7 +70,10 @@ class Ownership:
         holders = [seen for uid in collision.claims if (seen := state.view.claim_by_uid(uid)) is not None]
         allocated = [seen for seen in holders if seen.allocated]
         ours = [seen for seen in allocated if seen.managed]
-        if len(allocated) < 2 or not ours or any(state.writes.get(seen.uid) is not None for seen in ours):
+        if len(allocated) < 2 or not ours:
+            return []
+        if any(state.writes.get(seen.uid) is not None for seen in ours):
+            self._look_again(now + _AGAIN)
             return []
         loser = max(ours, key=_age)
         other = next(seen for seen in allocated if seen is not loser)
@@ -75,21 +89,30 @@ class Ownership:
             for pod in users:
                 state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", f"its devices are given up: {what}")
             return [deallocate(state, loser, None, now)]
+        if now < self._evict_at.get(loser.uid, now):
+            self._look_again(self._evict_at[loser.uid])
+            return []
         _, terms = state.terms_of(loser)
         if terms.preemption.mode == "Never" or not terms.preemptible:
             return []
         evictions: list[Decision] = []
         for pod in users:
-            if self._evictable(pod):
+            if state.writes.get(pod.meta.uid) is not None:
+                self._look_again(now + _AGAIN)
+            elif self._evictable(pod):
                 decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, what)
                 state.event(pod_reference(pod), "Warning", "DeviceCollision", "Evict", f"evicted: {what}")
                 state.writes.begin(decision, None, version=0, now=now)
                 evictions.append(decision)
+                self._evict_at[loser.uid] = now + _EVICTIONS
+                self._look_again(now + _EVICTIONS)
         return evictions
 
+    def _look_again(self, at: float) -> None:
+        self.recheck = at if self.recheck is None else min(at, self.recheck)
+
     def _evictable(self, pod: Pod) -> bool:
-        ready = pod.node_name is not None and pod.meta.deleted is None and not pod.terminal
-        return ready and self._state.writes.get(pod.meta.uid) is None
+        return pod.node_name is not None and pod.meta.deleted is None and not pod.terminal
 
 
 def _age(seen: SeenClaim) -> tuple[float, str]:

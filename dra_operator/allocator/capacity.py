@@ -50,7 +50,7 @@ def _amount(requested: Quantity | None, value: Quantity, policy: RequestPolicy |
     if policy.minimum is not None:
         return _round_up(requested, policy, fractional)
     if policy.valid_values is not None:
-        return next((valid for valid in policy.valid_values if requested <= valid), requested)
+        return min((valid for valid in policy.valid_values if requested <= valid), default=requested)
     return requested
 
 

@@ -19,6 +19,9 @@ TYPICAL_COUNTS = (1, 2, 4, 8)
 #: How many different claims an expectation distinguishes.
 _KINDS_EXPECTED = 32
 
+#: As many shares of one device as anybody will ask for; a capacity may be any number.
+_MANY = 2**32
+
 #: What is left of shareable devices, by position: amounts in the order of the capacity names.
 Left = Mapping[int, tuple[int, ...]]
 
@@ -61,7 +64,8 @@ class Shape:
                 part = 1.0
                 continue
             have, limits = left.get(position, self.limits[position]), self.limits[position]
-            units.append(min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1))
+            most = min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1)
+            units.append(min(most, _MANY))
             part = max(
                 part, max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
             )

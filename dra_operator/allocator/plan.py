@@ -121,8 +121,9 @@ class _Builder:
         name = str(claim.key)
         first_rule = len(self.rules)
         covered = [constraint.requests for constraint in claim.spec.constraints]
+        names: set[str] = set()
         for request in claim.spec.requests:
-            failed = self._check_request(name, request)
+            failed = self._check_request(name, request, names)
             if failed is not None:
                 return failed
             ways = []
@@ -212,7 +213,15 @@ class _Builder:
         # With mode All a device left out would not be missed; such requests are for `forbidden`.
         return Narrowed(found, bars) if bars and not detail.admin_access and detail.allocation_mode != "All" else found
 
-    def _check_request(self, claim: str, request: DeviceRequest) -> Failed | None:
+    def _check_request(self, claim: str, request: DeviceRequest, names: set[str]) -> Failed | None:
+        if request.name in names:
+            return Failed(
+                "claim",
+                f"claim {claim}: two requests are named {request.name}; give each a name of its own",
+                claim=claim,
+                request=request.name,
+            )
+        names.add(request.name)
         if request.first_available and not self.features.prioritized_list:
             return Failed(
                 "claim",
@@ -281,6 +290,10 @@ class _Builder:
                 claim=claim,
                 request=name,
                 device_class=detail.device_class_name,
+            )
+        if detail.allocation_mode == "ExactCount" and detail.count < 1:
+            return Failed(
+                "claim", f"{where}: asks for {detail.count} devices; ask for 1 or more", claim=claim, request=name
             )
         if detail.allocation_mode not in ("ExactCount", "All"):
             return Failed(

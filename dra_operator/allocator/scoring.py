@@ -142,7 +142,10 @@ class _Judge:
                 room += 1.0
             else:
                 have = left.get(position, limits)
-                room += min((amount / limit for amount, limit in zip(have, limits, strict=True) if limit), default=1.0)
+                # What others wrote may exceed the capacity, by any number.
+                room += min(
+                    (max(amount, 0) / limit for amount, limit in zip(have, limits, strict=True) if limit), default=1.0
+                )
         return round(room, 6)
 
 

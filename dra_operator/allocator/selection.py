@@ -11,6 +11,7 @@ from dra_operator.allocator.problem import Bar
 from dra_operator.api.claims import DeviceClass
 from dra_operator.api.slices import AttributeValue
 from dra_operator.cel import (
+    Allowance,
     CompileError,
     DerivedAttribute,
     Device,
@@ -50,6 +51,7 @@ class Selectors:
         self._compiled: dict[str, Selector | CompileError] = {}
         self._derived: dict[str, DerivedAttribute | CompileError] = {}
         self._bound: dict[Kind, Device] = {}
+        self._allowances: dict[str, Allowance] = {}
 
     def compiled(self, expression: str) -> Selector | CompileError:
         found = self._compiled.get(expression)
@@ -100,7 +102,7 @@ class Selectors:
         if kind.unreadable is not None:
             return f"CEL runtime error: attribute {kind.unreadable}: unsupported attribute value"
         try:
-            return selector.matches(self.bound(kind))
+            return self._allowance(expression).judge(selector, self.bound(kind))
         except EvaluationError as error:
             return f"CEL runtime error: {error}"
 
@@ -111,7 +113,14 @@ class Selectors:
             raise derived
         if kind.unreadable is not None:
             raise EvaluationError(f"attribute {kind.unreadable}: unsupported attribute value")
-        return derived.evaluate(self.bound(kind))[0]
+        with self._allowance(expression).metered() as meter:
+            return derived.metered(self.bound(kind), meter)
+
+    def _allowance(self, expression: str) -> Allowance:
+        found = self._allowances.get(expression)
+        if found is None:
+            found = self._allowances[expression] = Allowance()
+        return found
 
 
 _BOUND_KEPT = 65_536

@@ -282,13 +282,13 @@ class _Builder:
             return known
         total = 0.0
         for _, amount in kind.sizes:
-            total += _magnitude(amount / 1e9)
+            total += _magnitude(amount)
         for domain, name in self.plan.reads or ():
             if name is None:
                 continue
             value = attribute_of(kind.device, kind.driver, f"{domain}/{name}")
             if type(value) is int:
-                total += _magnitude(float(value))
+                total += _magnitude(value * 10**9)
         known = self._sizes[kind] = round(total, 6)
         return known
 
@@ -375,6 +375,6 @@ def _key(value: Hashable) -> Hashable:
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
 
 
-def _magnitude(amount: float) -> float:
-    """Sizes of different units are added: count in doublings."""
-    return log2(amount + 1.0) if amount > 0 else 0.0
+def _magnitude(nano: int) -> float:
+    """Sizes of different units are added: count in doublings. Whole numbers: a quantity may be beyond what a float holds."""
+    return log2(nano + 10**9) - log2(10**9) if nano > 0 else 0.0

@@ -81,7 +81,7 @@ class RequestPolicy:
         def optional(source: dict[str, Any], name: str) -> Quantity | None:
             return None if source.get(name) is None else inside(name, source[name], quantity)
 
-        values = data.get("validValues")
+        values = data.get("validValues") or None
         return cls(
             default=optional(data, "default"),
             valid_values=None if values is None else each("validValues", values, quantity),

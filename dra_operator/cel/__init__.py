@@ -7,6 +7,7 @@ Knows devices as values only, nothing of pools, claims or allocation. How an exp
 
 from __future__ import annotations
 
+from dra_operator.cel.allowance import Allowance
 from dra_operator.cel.analysis import Comparison, Read
 from dra_operator.cel.device import AttributeValue, Device, bind_device
 from dra_operator.cel.environment import CelFeatures, EnvironmentKind
@@ -28,6 +29,7 @@ DeviceView = Device
 __all__ = [
     "COST_LIMIT",
     "MAX_BYTES",
+    "Allowance",
     "AttributeValue",
     "CelFeatures",
     "Comparison",

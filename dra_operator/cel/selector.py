@@ -69,6 +69,12 @@ class _Evaluable:
             self._free = compile_tree(self._root, self._environment.functions, metered=False)
         return self._free if self.cost <= limit else None
 
+    def estimated(self) -> int:
+        """The most it can cost on a device within the API's limits. Raises CompileError."""
+        if self.cost is None:
+            self.free(COST_LIMIT)
+        return self.cost or 0
+
     def evaluate(self, device: Device, limit: int) -> Any:
         """The value for a device. Raises EvaluationError."""
         if device.within_limits and (program := self.free(limit)) is not None:
@@ -77,13 +83,17 @@ class _Evaluable:
 
     def measure(self, device: Device, limit: int) -> tuple[Any, int]:
         """The value and what it cost. Raises EvaluationError, also beyond the limit."""
+        meter = Meter(limit)
+        return self.metered(device, meter), meter.used
+
+    def metered(self, device: Device, meter: Meter) -> Any:
+        """The value, its cost charged to `meter`. Raises EvaluationError, also beyond the meter's limit."""
         if not device.within_limits and (name := device.unsupported) is not None:
             # As the scheduler: such a device cannot be judged, whatever the expression looks at.
             raise EvaluationError(f"attribute {name}: unsupported attribute value")
         if self._metered is None:
             self._metered = compile_tree(self._root, self._environment.functions, metered=True)
-        meter = Meter(limit)
-        return _run(self._metered, device, meter), meter.used
+        return _run(self._metered, device, meter)
 
 
 def _run(program: Program, device: Device, meter: Meter | None) -> Any:
@@ -115,9 +125,18 @@ class Conjunct:
     comparison: Comparison | None
     _evaluable: _Evaluable
 
-    def holds(self, device: Device) -> bool:
+    @property
+    def estimated_cost(self) -> int:
+        """The most it can cost on a device within the API's limits."""
+        return self._evaluable.estimated()
+
+    def matches(self, device: Device) -> bool:
         """Whether this term alone is true. Raises EvaluationError."""
         return _as_bool(self._evaluable.evaluate(device, COST_LIMIT))
+
+    def metered(self, device: Device, meter: Meter) -> bool:
+        """As `matches`, its cost charged to `meter`."""
+        return _as_bool(self._evaluable.metered(device, meter))
 
     def seen(self, device: Device) -> Any:
         """The device's value the term is about; None where it has none, or the term is no comparison."""
@@ -169,6 +188,10 @@ class Selector:
         value, cost = self._evaluable.measure(device, self._limit)
         return _as_bool(value), cost
 
+    def metered(self, device: Device, meter: Meter) -> bool:
+        """As `matches`, its cost charged to `meter`. Raises EvaluationError."""
+        return _as_bool(self._evaluable.metered(device, meter))
+
     def projection(self, device: Device) -> Hashable:
         """What the selector can see of a device: equal for two devices only if its answer for both is the same."""
         return tuple([getter(device) for getter in self._getters])
@@ -197,6 +220,10 @@ class DerivedAttribute:
         """The attribute value, and what it cost of the limit. Raises EvaluationError, also for other kinds of value."""
         value, cost = self._evaluable.measure(device, limit)
         return _attribute(value), cost
+
+    def metered(self, device: Device, meter: Meter) -> AttributeValue:
+        """As `evaluate`, its cost charged to `meter`."""
+        return _attribute(self._evaluable.metered(device, meter))
 
 
 def _attribute(value: Any) -> AttributeValue:

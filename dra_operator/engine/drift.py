@@ -174,7 +174,7 @@ def _why_not(expression: str | None, device: BoundDevice) -> str | None:
         return f"the selector fails: {error}"
     for conjunct in selector.conjuncts:
         try:
-            if conjunct.holds(device):
+            if conjunct.matches(device):
                 continue
         except EvaluationError as error:
             return f"{conjunct.text} fails: {error}"

@@ -14,7 +14,7 @@ from typing import Any
 from dra_operator.allocator.plan import Way
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.semver import Semver
-from dra_operator.cel import CompileError, Conjunct, Device, EvaluationError, bind_device, cached_selector
+from dra_operator.cel import Allowance, CompileError, Conjunct, Device, EvaluationError, bind_device, cached_selector
 from dra_operator.explain.explanation import ConjunctCount
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.kinds import Kind
@@ -190,8 +190,13 @@ def terms_of(way: Way, kinds: Mapping[Kind, int]) -> Terms:
         for index, conjunct in enumerate(_conjuncts(expression))
     )
     bound = {kind: bind(kind) for kind in kinds} if terms else {}
+    allowances = [Allowance() for _ in terms]
     verdicts = tuple(
-        Verdicts(kind, devices, tuple(_verdict(term.conjunct, bound[kind]) for term in terms))
+        Verdicts(
+            kind,
+            devices,
+            tuple(_verdict(term.conjunct, bound[kind], each) for term, each in zip(terms, allowances, strict=True)),
+        )
         for kind, devices in (kinds.items() if terms else ())
     )
     return Terms(terms, verdicts, bound)
@@ -206,9 +211,9 @@ def _conjuncts(expression: str | None) -> tuple[Conjunct, ...]:
         return ()
 
 
-def _verdict(conjunct: Conjunct, device: Device) -> bool | str:
+def _verdict(conjunct: Conjunct, device: Device, allowance: Allowance) -> bool | str:
     try:
-        return conjunct.holds(device)
+        return allowance.judge(conjunct, device)
     except EvaluationError as error:
         return str(error)
 

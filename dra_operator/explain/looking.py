@@ -415,7 +415,7 @@ def bits_of(mask: int) -> Iterator[int]:
 def plain(nano: int) -> str:
     """An amount in 10^-9 as a person writes it."""
     whole, rest = divmod(nano, 10**9)
-    if rest:
+    if rest and whole < 10**15:  # beyond, the fraction says nothing, and a float may not hold it
         return f"{nano / 1e9:g}"
     for power, suffix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
         if whole and whole % (1 << power) == 0:

@@ -198,7 +198,7 @@ def _why(places: Sequence[Place], last: int, found: Candidates, scope: Scope, to
     # A guard says less than the comparison it guards.
     telling = [item for item in selector.conjuncts if item.comparison is not None] or selector.conjuncts
     for conjunct in telling:
-        rejected = [item for item in reached if not _holds(conjunct.holds, item)]
+        rejected = [item for item in reached if not _holds(conjunct.matches, item)]
         if len(rejected) == len(reached):
             seen = sorted({str(value) for item in reached if (value := conjunct.seen(item.view)) is not None})
             values = f" (published: {listed(seen)})" if seen else ""

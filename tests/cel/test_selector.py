@@ -75,7 +75,7 @@ def test_conjuncts_are_the_terms_of_the_outermost_and() -> None:
         f"{GPU}.ready || false",
         "!(true && false)",
     ]
-    assert [conjunct.holds(DEVICE) for conjunct in selector.conjuncts] == [True, False, True, True]
+    assert [conjunct.matches(DEVICE) for conjunct in selector.conjuncts] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(

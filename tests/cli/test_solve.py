@@ -57,7 +57,7 @@ def test_the_three_kinds_of_answers(run: Any) -> None:
 
 def test_yaml_and_a_document_without_a_name(run: Any) -> None:
     text = """
-node: {metadata: {name: n}}
+node: {metadata: {name: n1}}
 classes: [{metadata: {name: any}}]
 claims: [{metadata: {name: c}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: any}}]}}}]
 """
@@ -88,7 +88,10 @@ def test_features_as_a_list_or_a_map(run: Any, features: Any, solvable: bool) ->
         ({"features": ["Nonsense"]}, "unknown feature 'Nonsense'"),
         ({"claims": 3}, "`claims` must be a list"),
         ({"allocated": {"devices": ["x"]}}, "driver/pool/device"),
-        ({"allocated": 7}, "cannot be read"),
+        ({"allocated": 7}, "`allocated` must be a mapping, found the number 7"),
+        ({"allocated": {"shared": [1]}}, "`allocated.shared` must be a list of texts"),
+        ({"allocated": {"capacity": {"d/p/x": {"memory": []}}}}, "allocated.capacity of d/p/x: "),
+        ({"nodes": [{"metadata": {"name": ["n"]}}]}, "Node #0 of `nodes`: metadata.name: expected text, found a list"),
         ({"slices": [{"metadata": {"name": "s"}, "spec": {}}]}, "ResourceSlice s"),
         (
             {"claims": [{"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"exactly": 1}]}}}]},

@@ -150,4 +150,5 @@ def _details(branch: Tree, step: Step, conjuncts: Sequence[ConjunctCount]) -> No
         branch.add(f"{count}  {text}")
     rest = step.details[_DETAILS:]
     if rest:
-        branch.add(f"{sum(count for _, count in rest)}  for {counted(len(rest), 'other reason')}")
+        what = "other" if step.why in ("allocated", "held", "reserved") else "other reason"
+        branch.add(f"{sum(count for _, count in rest)}  for {counted(len(rest), what)}")

@@ -62,11 +62,12 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
     if effort is not None:
         bench = Bench(situation, look, effort)
         fits = bench.fits(bench.start)
-        # Whatever is changed where it is not its turn: it waits for those before it.
-        turn = situation.blocker is None or situation.blocker.reason != "BehindInQueue"
-        if not turn:
+        reason = "" if situation.blocker is None else situation.blocker.reason
+        if reason == "BehindInQueue":
             if fits is not None:
                 plain, nodes, more = (), (), 0
+        elif reason in _NOT_ASKED and fits is None:
+            pass  # whatever is changed, nothing would be allocated
         elif fits is None and situation.wrong is None:
             if bench.has_devices:
                 plain, nodes, more = (), (), 0  # a budget is all that is in the way
@@ -166,6 +167,8 @@ def _with_another_class(situation: Situation, changes: list[Change], effort: Eff
     return ()
 
 
+#: Nobody asks for the devices now: another gate, no pod, or a pod that is not the operator's.
+_NOT_ASKED = frozenset({"NotInUse", "PodGated", "PodIncomplete", "NotPlaced"})
 #: What the unit says of itself goes first where it is for none of the reasons that are worked out here.
 _WORKED_OUT = frozenset(
     {"", "NoDevices", "NoFittingNode", "Waiting", "SelectorError", "Held", "GroupDoesNotFit", "NodeUnsuitable"}

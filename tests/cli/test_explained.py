@@ -60,7 +60,7 @@ def test_what_is_printed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 #: Nothing that a person can do to the claim, the pod or the cluster's objects helps, or nothing is wrong.
 WITHOUT_FIXES = {
     "class-broken", "pool-incomplete", "gpu-here-nic-there", "reserved-for-another", "running", "running-pod", "gated-by-another",
-    "claim-not-there", "behind-in-a-strict-queue", "quota-used-up-and-others-before",
+    "claim-not-there", "no-pod-uses-it-any-more", "behind-in-a-strict-queue", "quota-used-up-and-others-before",
 }  # fmt: skip
 
 

@@ -80,3 +80,11 @@ def test_the_help_imports_no_command() -> None:
         "assert not heavy, heavy"
     )
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False).stderr == ""
+
+
+@pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: str(command.name))
+def test_every_command_has_help_with_an_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: main.Command
+) -> None:
+    assert call(monkeypatch, command.name, "--help") == 0
+    assert "Example: " in capsys.readouterr().out

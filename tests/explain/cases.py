@@ -421,5 +421,14 @@ def gated_by_another() -> tuple[Stage, str]:
 
 
 @case
+def no_pod_uses_it_any_more() -> tuple[Stage, str]:
+    stage = settled(node("n1"), gpus("n1", 1), device_class(), claim("c"), pod("first", "c"))
+    stage.delete("Pod", "first")
+    stage.run(40)
+    stage.apply(claim("d"), pod("second", "d"))
+    return stage.run(20), "claim/c"
+
+
+@case
 def claim_not_there() -> tuple[Stage, str]:
     return settled(node("n1"), gpus("n1", 1), device_class(), claim("other"), pod("p", "c")), "pod/p"

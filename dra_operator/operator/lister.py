@@ -33,6 +33,8 @@ class Lister:
         self._failed = failed
         self._lock = asyncio.Lock()
         self._begun = self._done = 0
+        self.revision = ""
+        """The resourceVersion of the last list."""
 
     async def read(self) -> None:
         """Return when a list that began after this call is with the sink, however long the API server takes."""
@@ -51,7 +53,7 @@ class Lister:
                 self._begun += 1
                 begun = self._begun
                 try:
-                    await read_all(self._client, self.resource, self._settings, self._sink)
+                    self.revision = await read_all(self._client, self.resource, self._settings, self._sink)
                     self._done = begun
                     return
                 except (ListFailed, Unreachable) as error:

@@ -3,7 +3,8 @@
 Kopf's watchers tell changes; these lists tell what Kopf does not: that a kind is complete, and what was deleted while a
 watch was interrupted. The first state comes from a list of ours as well: Kopf handles every object of its own first list
 in a task, which takes it a millisecond each, and 10,000 claims would keep the first decision waiting. So Kopf starts when
-our lists are through, finds little news in its own, and one more list of ours finds what was deleted in between.
+our lists are through, and until it is through with its own, which hold little news, a watch of ours bridges the gap:
+it shows at once what the first decisions wrote, and what is deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from dra_operator.cluster.kubernetes.client import Client
 from dra_operator.cluster.kubernetes.lean import lean
 from dra_operator.cluster.kubernetes.listing import EventType
 from dra_operator.cluster.kubernetes.reflector import Reflector
-from dra_operator.cluster.rest import ENGINE_KINDS, OPERATOR_GROUP, RESOURCE_SLICES, Resource
+from dra_operator.cluster.rest import CLAIM_REPORTS, ENGINE_KINDS, OPERATOR_GROUP, RESOURCE_SLICES, Resource
 from dra_operator.operator.feed import Feed, News, Replaced
 from dra_operator.operator.lister import Lister
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import Settings
 
-#: Of the DRA kinds, slices are too fat for Kopf and taint rules belong to them (design §3.4).
-NOT_FOR_KOPF = (RESOURCE_SLICES.plural, "devicetaintrules")
+#: Of the DRA kinds, slices are too fat for Kopf and taint rules belong to them (design §3.4). ClaimReports are as many as
+#: claims, and tell only us what we wrote: a task of Kopf's for each would be most of what Kopf does.
+NOT_FOR_KOPF = (RESOURCE_SLICES.plural, "devicetaintrules", CLAIM_REPORTS.plural)
 
 
 def watched_by_kopf(resource: Resource) -> bool:
-    """Claims, templates, classes and our own kinds."""
+    """Claims, templates, classes and what people write of our own kinds."""
     return resource.group in ("resource.k8s.io", OPERATOR_GROUP) and resource.plural not in NOT_FOR_KOPF
 
 
@@ -39,6 +41,20 @@ class Sign:
     def __init__(self) -> None:
         self._given = asyncio.Event()
         self._last = 0.0
+        self._live = False
+
+    def live(self) -> None:
+        """Kopf's watch has shown a change, so its list is behind it."""
+        if not self._live:
+            self._live = True
+            self._given.set()
+
+    async def watching(self, seconds: float) -> None:
+        """Return when Kopf watches, for the first time: it showed a change, or its list has told nothing for `seconds`."""
+        await self._given.wait()
+        now = asyncio.get_running_loop().time
+        while not self._live and (pause := self._last + seconds - now()) > 0:  # noqa: ASYNC110 -- the time moves on
+            await asyncio.sleep(pause)
 
     def give(self) -> None:
         self._last = asyncio.get_running_loop().time()
@@ -123,6 +139,8 @@ class Watches:
             # Kopf lists what we know already: its watch begins, or was interrupted, and it will not say what is gone.
             self._signs[resource].give()
             return
+        if type is not None:
+            self._signs[resource].live()
         lean(resource.kind)(item)
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
@@ -164,6 +182,8 @@ class Watches:
     async def _audit(self, resource: Resource) -> None:
         lister, sign, settings = self._listers[resource], self._signs[resource], self._settings.audit
         await lister.read_first()
+        await self._bridge(resource)
+        sign.clear()
         while True:
             try:
                 async with asyncio.timeout(settings.interval * random.uniform(0.9, 1.1)):
@@ -173,6 +193,22 @@ class Watches:
             except TimeoutError:
                 pass
             sign.clear()
+            await lister.read()
+
+    async def _bridge(self, resource: Resource) -> None:
+        """Watch by ourselves from our list on, until Kopf does."""
+        lister, sign = self._listers[resource], self._signs[resource]
+        reflector = Reflector(self._client, resource, self.feeds[resource], self._settings.watch, restarted=self._count)
+        following = asyncio.create_task(reflector.follow(lister.revision))
+        watching = asyncio.create_task(sign.watching(self._settings.audit.after_interruption))
+        try:
+            await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            following.cancel()
+            watching.cancel()
+            await asyncio.wait({following, watching})
+        if not following.cancelled():
+            following.exception()  # our place in the watch is lost: only a list tells what it did not
             await lister.read()
 
     def _count(self, resource: Resource, reason: str) -> None:

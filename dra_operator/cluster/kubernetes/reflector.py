@@ -82,6 +82,11 @@ class Reflector:
                 self._restarted(self.resource, "ListFailed")
                 await self._back_off("list", error)
 
+    async def follow(self, revision: str) -> None:
+        """Only watch, from a list that somebody else has read. Raises Gone."""
+        self._revision = revision
+        await self._follow()
+
     async def _list(self) -> None:
         self._asked.clear()
         waiting, self._waiting = self._waiting, []

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from dra_operator.allocator import Problem, Unsolved, solve
-from dra_operator.api.claims import DeviceClass, ResourceClaim, quantity
-from dra_operator.api.core import Node
-from dra_operator.api.errors import InvalidField, InvalidObject
+from dra_operator.allocator import Unsolved
+from dra_operator.api.claims import quantity
+from dra_operator.api.errors import InvalidField
 from dra_operator.api.fieldpath import FieldPath
-from dra_operator.inventory import Inventory as Devices
 from dra_operator.lint.findings import Edit, Found, rule
+from dra_operator.lint.fitting import alone, dispensable
 from dra_operator.lint.inventoryrules import matching
 from dra_operator.lint.published import Published, type_name
 from dra_operator.lint.scope import Scope, listed, nearest, same_but_for_case
 from dra_operator.lint.subjects import Detail, Object, Subject, claim_devices, details, mapping, mappings, texts
 
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
-#: Steps of the search for one claim; beyond, nothing is said.
-_BUDGET = 50_000
 
 
 @rule(
@@ -86,6 +83,7 @@ def _constraints(
             (detail, matching(detail, scope).devices)
             for detail in details(subject)
             if not named or detail.reference in named or detail.reference.partition("/")[0] in named
+            if not dispensable(detail, subject, scope)
         ]
         for field in ("matchAttribute", "distinctAttribute"):
             if isinstance(constraint.get(field), str) and "/" in constraint[field]:
@@ -142,6 +140,8 @@ def capacity_too_high(subject: Subject, scope: Scope) -> Iterator[Found]:
 
 def _capacities(subject: Subject, scope: Scope) -> Iterator[tuple[Detail, tuple[Published, ...], FieldPath, str, Any]]:
     for detail in details(subject) if subject.current and scope.inventory is not None else ():
+        if dispensable(detail, subject, scope):
+            continue
         devices = matching(detail, scope).devices
         requests: Object = mapping(mapping(detail.value.get("capacity")).get("requests"))
         for name, amount in requests.items() if devices else ():
@@ -168,50 +168,8 @@ def fits_nowhere(subject: Subject, scope: Scope) -> Iterator[Found]:
         return
     if not scope.inventory.places_known:
         return  # which nodes can use such devices shows in a cluster only
-    try:
-        claim = ResourceClaim.from_dict(_as_claim(subject))
-    except InvalidObject:
-        return
-    found = solve(Problem((claim,), work_budget=_BUDGET, ignore_usage=True), _devices(scope).snapshot())
+    found = alone(subject, scope)
     # Pools of which only a part is in the input say nothing about the cluster.
     if isinstance(found, Unsolved) and not found.pools:
         path, _ = claim_devices(subject)
         yield Found((*path, "requests"), "no node of the inventory has such devices together")
-
-
-def _as_claim(subject: Subject) -> dict[str, Any]:
-    metadata = {"name": subject.name, "namespace": subject.namespace, "uid": subject.name}
-    spec = mapping(subject.value.get("spec"))
-    return {"metadata": metadata, "spec": spec if subject.kind == "ResourceClaim" else spec.get("spec")}
-
-
-def _devices(scope: Scope) -> Devices:
-    """The inventory as the allocator wants it, with a node for each that slices name or the input has."""
-    kept = scope.memo.get("allocator")
-    if not isinstance(kept, Devices):
-        kept = scope.memo["allocator"] = _prepared(scope)
-    return kept
-
-
-def _prepared(scope: Scope) -> Devices:
-    devices = Devices()
-    nodes: dict[str, Mapping[str, Any]] = {
-        subject.name: subject.value for subject in scope.subjects if subject.kind == "Node" and subject.current
-    }
-    assert scope.inventory is not None
-    for item in scope.inventory.devices:
-        if item.node is not None:
-            nodes.setdefault(item.node, {"metadata": {"name": item.node}})
-    for node in nodes.values():
-        try:
-            devices.apply_node(Node.from_dict(dict(node)))
-        except InvalidObject:
-            continue
-    for published in scope.inventory.slices:
-        devices.apply_slice(published)
-    for subject in scope.classes.values():
-        try:
-            devices.apply_class(DeviceClass.from_dict(dict(subject.value)))
-        except InvalidObject:
-            continue
-    return devices

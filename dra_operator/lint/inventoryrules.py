@@ -11,6 +11,7 @@ from dra_operator.cel import Comparison, CompileError, Selector
 from dra_operator.cel.guards import Access, unguarded
 from dra_operator.cel.parser import parse
 from dra_operator.lint.findings import Edit, Found, rule
+from dra_operator.lint.fitting import dispensable
 from dra_operator.lint.published import Inventory, Published
 from dra_operator.lint.scope import Candidates, Scope, listed, misspelt, nearest, same_but_for_case
 from dra_operator.lint.subjects import Detail, Place, Subject, all_selectors, details, mapping, selectors
@@ -161,7 +162,7 @@ def _chains(subject: Subject, scope: Scope) -> Iterator[tuple[list[Place], int]]
     elif subject.kind in _CLAIMS:
         for detail in details(subject):
             places = scope.places(detail)
-            if places is not None:
+            if places is not None and not dispensable(detail, subject, scope):
                 yield places, len(places) - len(list(selectors(detail.value, detail.path)))
 
 
@@ -271,7 +272,7 @@ def count_too_high(subject: Subject, scope: Scope) -> Iterator[Found]:
         return
     for detail in details(subject):
         found = matching(detail, scope)
-        if not found.devices or detail.value.get("allocationMode") == "All":
+        if not found.devices or detail.value.get("allocationMode") == "All" or dispensable(detail, subject, scope):
             continue
         local, most = found.local, found.most_on_a_node
         if detail.count > most and not any(item.device.allow_multiple for item in found.devices):

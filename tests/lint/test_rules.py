@@ -221,6 +221,12 @@ def test_without_inventory(text: str, wanted: str) -> None:
     assert shown(found(text)) == wanted
 
 
+def alternatives(second: str) -> str:
+    newer = "selectors: [{cel: {expression: \"device.attributes['gpu.nvidia.com'].productName == 'H100'\"}}]"
+    ways = f"{{name: a, deviceClassName: gpu, {newer}}}, {{name: b, deviceClassName: gpu, {second}}}"
+    return f"{{name: r, firstAvailable: [{ways}]}}"
+
+
 WITH_INVENTORY = [
     (device_class(f"has({GPUS}.productNam) && {GPUS}.productNam == 'x'"), f"unknown-attribute {SELECTOR}"),
     (device_class(f"device.driver == 'gpu.nvidia.com' && {GPUS}.serial == 'x'"), f"unknown-attribute {SELECTOR}"),
@@ -239,6 +245,9 @@ WITH_INVENTORY = [
     (claim(exact("other")), ""),
     (GPU + "\n---\n" + claim(exact(more=", count: 3")), "count-too-high spec.devices.requests[0].exactly.count"),
     (GPU + "\n---\n" + claim(exact(more=", count: 2")), ""),
+    # An alternative that other clusters have is no mistake, unless the others do not fit either.
+    (GPU + "\n---\n" + claim(alternatives("count: 1")), ""),
+    (GPU + "\n---\n" + claim(alternatives("count: 3")), "matches-nothing spec.devices.requests[0].firstAvailable[0].selectors[0].cel.expression; count-too-high spec.devices.requests[0].firstAvailable[1].count"),
     (GPU + "\n---\n" + claim(exact(), ", constraints: [{matchAttribute: gpu.nvidia.com/pcieRoot}]"), "constraint-attribute-missing spec.devices.constraints[0].matchAttribute"),
     (GPU + "\n---\n" + NIC + "\n---\n" + claim(exact() + "," + exact("nic", name="n"), ", constraints: [{matchAttribute: dra.net/numa}]"), "constraint-attribute-missing spec.devices.constraints[0].matchAttribute"),
     (GPU + "\n---\n" + claim(exact(more=", capacity: {requests: {Memory: 1Gi}}")), "capacity-missing spec.devices.requests[0].exactly.capacity.requests.Memory"),

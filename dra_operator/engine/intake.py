@@ -305,6 +305,7 @@ class Intake:
 
     def _remove_namespace(self, key: Key) -> None:
         self._state.view.namespaces.pop(key.name, None)
+        self._state.term_changes += 1
 
     def _remove_priority_class(self, key: Key) -> None:
         self._state.view.priority_classes.pop(key.name, None)

@@ -110,6 +110,8 @@ class Preempting:
     def _wants(self, unit: Unit) -> bool:
         _, terms = self._state.terms(unit)
         mode = terms.preemption.mode
+        if mode != "Always" and unit.starved_since is None:
+            return False
         if mode == "Never":
             if unit.starved_since is not None:
                 self._explain(unit, "preemption is off in its policy")

@@ -43,6 +43,9 @@ class Queue:
         self._starvation, self._alarms = starvation, alarms
         self._numbered_at = float("-inf")
         self._rooms = 0
+        self._line: list[Unit] = []
+        self._lined_up = (-1, -1)
+        self._next_boost: float | None = None
         self.last_placement = float("-inf")
         self.recheck: float | None = None
 
@@ -73,6 +76,21 @@ class Queue:
     # -- order
 
     def _ordered(self, now: float) -> list[Unit]:
+        """The units in the queue, best first; worked out anew only when the queue, the rules or the time can have changed it."""
+        state = self._state
+        moment = state.queue_changes, state.term_changes
+        renumber = now - self._numbered_at >= state.settings.report_lazy
+        boosted = self._next_boost is not None and now >= self._next_boost
+        if moment != self._lined_up or renumber or boosted or any(unit.fair for unit in self._line):
+            self._lined_up = moment
+            self._line = self._line_up(now)
+        if self._next_boost is not None:
+            self._recheck_at(self._next_boost)
+        # Units leave the queue during the pass.
+        return list(self._line)
+
+    def _line_up(self, now: float) -> list[Unit]:
+        self._next_boost = None
         for unit in self._state.waiting.values():
             _, terms = self._state.terms(unit)
             waited = now - (unit.waiting_since if unit.waiting_since is not None else now)
@@ -82,7 +100,8 @@ class Queue:
                 self._mark_reports(unit)
             boost = next_boost(waited, terms.starvation)
             if boost is not None:
-                self._recheck_at(now + boost)
+                at = now + boost
+                self._next_boost = at if self._next_boost is None else min(at, self._next_boost)
             unit.fair = terms.fairness == "FairShare"
             unit.share = self._share(unit, terms.weight) if unit.fair else 0.0
         waiting = sorted(self._state.waiting.values(), key=order)

@@ -180,6 +180,9 @@ class Reporter:
             if due is not None and due.at(quiet) > now:
                 self._wake_at(due.at(quiet))
                 continue
+            if due is not None and len(decisions) >= self._state.settings.report_burst:
+                self._wake_at(now + 0.05)
+                continue
             seen = self._state.view.claims.get(key)
             report = self._reports.setdefault(key, _Report())
             if seen is None or not seen.managed:

@@ -256,11 +256,18 @@ class State:
         return None if write is None else write.allocation
 
     def terms(self, unit: Unit) -> tuple[str, AllocationPolicySpec]:
-        """The policy of the unit: of its first managed claim."""
+        """The policy of the unit: of its first managed claim. Looked up once per version of the claim and of the policies."""
+        first = self.view.claims.get(unit.claims[0]) if unit.claims else None
+        known = unit.terms_of
+        if known is not None and known[0] is first and known[1] == self.term_changes:
+            return known[2]
         for key in unit.claims:
             seen = self.view.claims.get(key)
             if seen is not None and seen.managed:
-                return self.terms_of(seen)
+                terms = self.terms_of(seen)
+                if seen is first:
+                    unit.terms_of = first, self.term_changes, terms
+                return terms
         return "", AllocationPolicySpec()
 
     def terms_of(self, seen: SeenClaim) -> tuple[str, AllocationPolicySpec]:

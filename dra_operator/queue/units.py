@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from dra_operator.api.meta import Key
+from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.queue.budgets import Scope
 
 
@@ -24,7 +25,7 @@ class Unit:
     `created` orders it; `waiting_since` is None while it waits for nothing; `tried` is the change count at its last attempt, so
     that it is tried again only after something it could use has changed; `not_before` is the end of its backoff; `lacks_node`: its
     pod did not fit some node, so room there may help it; `short_of`: budgets that keep it back, so freeing there may help it, and
-    nothing else where `only_short`.
+    nothing else where `only_short`; `terms_of`: what its policy was last found to be, and for which claim and rules.
     """
 
     key: UnitKey
@@ -51,6 +52,7 @@ class Unit:
     only_short: bool = False
     victims: tuple[str, ...] = ()
     preemption_note: str = ""
+    terms_of: tuple[object, int, tuple[str, AllocationPolicySpec]] | None = None
 
     def block(self, reason: str, message: str) -> bool:
         """Note why it waits; returns whether that is news."""

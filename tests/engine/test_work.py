@@ -1,0 +1,130 @@
+"""What a pass costs, counted in work and never by the clock: an event in a long queue looks at what it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dra_operator.engine import placing
+from dra_operator.engine.engine import WATCHED, Engine
+from dra_operator.engine.queueing import Queue
+from dra_operator.engine.reporting import Reporter
+from dra_operator.queue.policies import PolicyBook
+from tests.engine.stage import claim, device_class, gpus, node, policy
+
+WAITING = 400
+START = 1_000_000_000.0
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return function(*args, **kwargs)
+
+        return counted
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter:
+    counter = Counter()
+    monkeypatch.setattr(owner, name, counter.around(getattr(owner, name)))
+    return counter
+
+
+class Long:
+    """An engine with a long queue: all claims ask for more than there is, in ten kinds."""
+
+    def __init__(self) -> None:
+        self.engine, self.now, self.version = Engine(), START, 0
+        self.put("DeviceClass", device_class())
+        for number in range(4):
+            self.put("Node", node(f"n{number}"))
+            self.put("ResourceSlice", gpus(f"n{number}", 8))
+        for kind in ("a", "b"):
+            self.put("AllocationPolicy", policy(kind, claimSelector={"matchLabels": {"kind": kind}}))
+        for number in range(WAITING):
+            self.arrive(number, 9 + number % 10)
+        for kind in WATCHED:
+            self.engine.synced(kind)
+        self.passes(3)
+
+    def put(self, kind: str, item: dict[str, Any]) -> None:
+        self.version += 1
+        created = "2001-09-09T01:40:00Z"
+        item["metadata"] |= {
+            "resourceVersion": str(self.version),
+            "uid": f"u{self.version:06}",
+            "creationTimestamp": created,
+        }
+        self.engine.observe(kind, "ADDED", item, self.now)
+
+    def arrive(self, number: int, count: int) -> None:
+        item = claim(f"c{number:05}", count)
+        item["metadata"] |= {
+            "labels": {"dra-operator.dev/managed": "true"},
+            "finalizers": ["resource.kubernetes.io/delete-protection"],
+        }
+        self.put("ResourceClaim", item)
+
+    def passes(self, number: int) -> None:
+        for _ in range(number):
+            self.now += 0.01
+            self.engine.decide(self.now)
+
+
+def test_policies_are_matched_once_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long()
+    matched = counting(monkeypatch, PolicyBook, "for_claim")
+    long.passes(20)
+    assert matched.calls == 0
+    for number in range(10):
+        long.arrive(WAITING + number, 9)
+        long.passes(1)
+    # A few times each for what looks at claims rather than units; not once for each of those that wait.
+    assert matched.calls <= 10 * 10
+
+
+def test_policies_are_matched_again_when_one_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long()
+    matched = counting(monkeypatch, PolicyBook, "for_claim")
+    long.put("AllocationPolicy", policy("c", priority=7))
+    long.passes(1)
+    assert WAITING <= matched.calls <= 3 * WAITING
+
+
+def test_the_queue_is_ordered_when_it_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long()
+    ordered = counting(monkeypatch, Queue, "_line_up")
+    long.passes(20)
+    assert ordered.calls == 0
+    long.arrive(WAITING, 9)
+    long.passes(20)
+    assert ordered.calls == 1
+
+
+def test_units_that_nothing_has_changed_for_are_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long()
+    solved = counting(monkeypatch, placing, "solve")
+    long.passes(20)
+    long.arrive(WAITING, 9)
+    long.passes(1)
+    # It is like others that wait, so their answer is its answer.
+    assert solved.calls == 0
+    long.arrive(WAITING + 1, 50)
+    long.passes(1)
+    assert solved.calls <= 2
+
+
+def test_reports_beyond_a_burst_are_not_worked_out_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long()
+    long.now += 5.0  # by now a person wants to know of all that wait
+    worked_out = counting(monkeypatch, Reporter, "_status")
+    long.passes(1)
+    first = worked_out.calls
+    long.passes(3)
+    assert worked_out.calls - first <= 3 * 110

@@ -3,7 +3,7 @@
 # make test      everything that CI runs; the last line is pytest's
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint controlplane cluster cluster-demo bench fuzz manifests lock clean
+.PHONY: help setup demo test lint controlplane cluster cluster-demo bench bench-full fuzz manifests lock clean
 
 SHELL := /bin/bash
 NAME ?= demo
@@ -61,6 +61,9 @@ cluster-demo: $(INSTALLED) controlplane ## the demo's story on a real control pl
 bench: $(INSTALLED) controlplane ## the measurements in bench/, beside the in-tree allocator and kube-scheduler
 	@for each in bench/*/__main__.py; do name=$$(basename $$(dirname $$each)); \
 		echo "== bench/$$name"; $(BIN)/python -m bench.$$name || exit 1; done
+
+bench-full: $(INSTALLED) controlplane ## the long ones: placement over 10 seeds, both traces and all mixes (hours)
+	$(BIN)/python -m bench.openb --full --jobs $$(nproc)
 
 fuzz: $(INSTALLED) ## property and differential tests on new examples until one fails or you stop it
 	@round=0; while round=$$((round + 1)); do echo "round $$round"; \

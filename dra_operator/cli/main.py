@@ -48,9 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("convert", "dra_operator.cli.convert", "Turn manifests of older dialects into resource.k8s.io/v1."),
     Command("defrag", "dra_operator.cli.defrag", "Find the fewest moves that make a waiting claim fit."),
     Command("migrate", "dra_operator.cli.migrate", "Move from device plugins to DRA: plan, generate, verify."),
-    Command(
-        "portable", "dra_operator.cli.portable", "Say in which of several clusters manifests would run."
-    ),
+    Command("portable", "dra_operator.cli.portable", "Say in which of several clusters manifests would run."),
     Command("top", "dra_operator.cli.top", "Show how devices are used now, and who waits for them."),
     Command(
         "snapshot", "dra_operator.cli.snapshot", "Save a cluster's objects in one file that the other commands read."

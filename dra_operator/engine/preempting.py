@@ -15,7 +15,7 @@ from dra_operator.engine.choosing import Choosing, Chosen
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.placing import Placer
-from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.state import State, claim_reference, pod_reference, pods_of
 from dra_operator.engine.ties import names_of
 from dra_operator.engine.writing import deallocate
 from dra_operator.preemption.holders import Holder
@@ -116,20 +116,11 @@ class Preempting:
             if unit.starved_since is not None:
                 self._explain(unit, "preemption is off in its policy")
             return False
-        if any(each.preemption_policy == "Never" for each in self._pods_of(unit)):
+        if any(each.preemption_policy == "Never" for each in pods_of(self._state, unit)):
             if unit.starved_since is not None:
                 self._explain(unit, "its PriorityClass has preemptionPolicy Never")
             return False
         return mode == "Always" or unit.starved_since is not None
-
-    def _pods_of(self, unit: Unit) -> list[Pod]:
-        """Its own pod, or those of its group that wait."""
-        pods = self._state.view.pods
-        if unit.key.kind == "pod":
-            return [pod] if (pod := pods.get(unit.key.subject)) is not None else []
-        mine = set(unit.claims)
-        members = (pods.get(key) for key in self._state.groups.members(unit.key.subject, "pod"))
-        return [pod for pod in members if pod is not None and mine.intersection(self._state.view.claim_keys(pod))]
 
     def _explain(self, unit: Unit, text: str) -> None:
         if unit.preemption_note != text:

@@ -10,7 +10,7 @@ from dra_operator.engine.decisions import Decision
 from dra_operator.engine.gangholds import GangHolds
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.preempting import Preempting
-from dra_operator.engine.state import State, claim_reference
+from dra_operator.engine.state import State, claim_reference, pods_of
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import Hold, covered, soonest_node
 from dra_operator.queue.units import Unit, order
@@ -45,6 +45,9 @@ class Starvation:
             if self._budgeting.over_quota(unit, now):
                 unit.tried = -1  # others took its quota: it holds in vain, and will say so
             if hold.wanted:
+                continue
+            if not self._can_use(unit, hold, now):
+                state.drop_hold(hold.unit)  # it looks for another place
                 continue
             before = hold.devices
             state.holds.cover(hold.unit, self._coverable(unit, self._covered(unit, found, hold, now)))
@@ -159,6 +162,11 @@ class Starvation:
         if unit.key.kind == "group":
             return self._gang_holds.covered(unit, hold, now)
         return covered(found, self._state.inventory, hold.node)
+
+    def _can_use(self, unit: Unit, hold: Hold, now: float) -> bool:
+        """Could each of the nodes still run a pod of the unit, once it is empty?"""
+        pods = pods_of(self._state, unit)
+        return not pods or all(any(self._could_run(pod, name, now) for pod in pods) for name in hold.nodes)
 
     def _could_run(self, pod: Pod | None, node: str, now: float) -> bool:
         """Once what runs there is gone."""

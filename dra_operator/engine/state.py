@@ -286,6 +286,18 @@ class State:
         return allocation.node_selector is None or allocation.node_selector.matches(node.name, node.labels)
 
 
+def pods_of(state: State, unit: Unit) -> list[Pod]:
+    """The unit's own pod, or those of its group that wait; none of a bare claim."""
+    pods = state.view.pods
+    if unit.key.kind == "pod":
+        return [pod] if (pod := pods.get(unit.key.subject)) is not None else []
+    if unit.key.kind == "claim":
+        return []
+    mine = set(unit.claims)
+    members = (pods.get(key) for key in state.groups.members(unit.key.subject, "pod"))
+    return [pod for pod in members if pod is not None and mine.intersection(state.view.claim_keys(pod))]
+
+
 def reference(kind: str, api_version: str, key: Key, uid: str) -> dict[str, str]:
     """An object reference for an Event."""
     named = {"apiVersion": api_version, "kind": kind, "name": key.name, "uid": uid}

@@ -74,7 +74,7 @@ class GangTrial:
             found = self.need(gone, nodes)
             return None if found is None else found.nodes
 
-        return Gang(self._sorts(), self._domains(), fits)
+        return Gang(self._sorts(), self._domains(), fits, self._leaving[0])
 
     def _sorts(self) -> tuple[tuple[Problem, int], ...]:
         """One problem for members that ask for the same."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dra_operator.allocator import Failed, Problem, Trial, trial
 from dra_operator.inventory import DeviceId, Inventory
@@ -25,6 +26,8 @@ from dra_operator.preemption.victims import NoVictims, reasons
 TRIES = 150
 #: More sets of one size than are worth comparing.
 SETS = 3_000
+#: On more nodes than that nothing is compared: a joint search over all of them takes too long.
+PLACES = 300
 #: Sets of nodes (values of a topology label) in which victims are looked for, once some are found.
 DOMAINS = 12
 
@@ -36,11 +39,12 @@ Fits = Callable[[Sequence[Holder], Sequence[str] | None], tuple[str, ...] | None
 @dataclass(frozen=True, slots=True)
 class Gang:
     """`sorts`: the problem of one member of each sort, and how many there are of it. `domains`: sets of nodes of which one has to take
-    all members; (None,) where any nodes will do."""
+    all members; (None,) where any nodes will do. `leaving`: UIDs of claims that `fits` takes for released anyway."""
 
     sorts: tuple[tuple[Problem, int], ...]
     domains: tuple[tuple[str, ...] | None, ...]
     fits: Fits
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ def choose_for_gang(
 ) -> GangVictims | NoVictims:
     """The best victims for all members together; deterministic. The arguments are as for `victims.choose`.
 
-    Exact as long as there is little to compare (`TRIES`, `SETS`); beyond that victims are filled in and given back, so that each one
-    chosen is still needed. `gang.fits` may change `inventory`, if it takes everything back.
+    Exact as long as there is little to compare (`PLACES`, `TRIES`, `SETS`); beyond that victims are filled in and given back, so that
+    each one chosen is still needed. `gang.fits` may change `inventory`, if it takes everything back.
     """
     if gang.fits((), None) is not None:
         return GangVictims(())
@@ -170,6 +174,13 @@ class _GangGround:
                 if device not in self._inventory.usage.by_device:
                     self._free.add(device)
 
+    def nodes_of(self, claims: Iterable[str]) -> set[str] | None:
+        """The nodes of these claims' devices; None if some belong to no single node."""
+        uses = (use for claim in claims for use in self._inventory.usage.by_claim.get(claim, ()))
+        offers = [self._inventory.offer(use.device) for use in uses]
+        homes = {offer.home for offer in offers if offer is not None}
+        return None if None in homes else {home for home in homes if home is not None}
+
     def amount(self, holder: Holder) -> int:
         """How many devices that the gang could use the holder has."""
         by_claim = self._inventory.usage.by_claim
@@ -202,7 +213,7 @@ class _GangSearch:
             if looked >= DOMAINS and self._best is not None:
                 break
             self._fill(ranks)
-        if outlooks and compare:
+        if outlooks and compare and len(self._ground.places) <= PLACES:
             self._compare({rank[5] for _, _, ranks in outlooks for rank in ranks})
         return None if self._best is None else self._best[1]
 
@@ -279,13 +290,11 @@ class _GangSearch:
         used = self._cheapest_nodes(names)
         if used is None:
             return
-        fits = self._gang.fits
         near = self._candidates(used)
-        chosen = fill(near, lambda some: fits(_holders(some), used) is not None, self._allowance)
+        chosen = fill(near, partial(self._fits, used), self._allowance)
         for items in chosen or self._anywhere(names):
             # What one node needs another may not: the last word is on all of them.
-            needed = give_back(items, lambda some: fits(_holders(some), None) is not None)
-            self._take(needed)
+            self._take(give_back(items, partial(self._fits, self._open_to_some(items, used))))
 
     def _anywhere(self, names: list[str]) -> list[list[Candidate]]:
         """Where budgets do not let enough go on those nodes: everybody who may go together, wherever."""
@@ -296,6 +305,22 @@ class _GangSearch:
         there = {item.holder.uid for item in self._candidates(name for name in used if name in self._ground.places)}
         fewer = [item for item in some if item.holder.uid in there]
         return [fewer if self._gang.fits(_holders(fewer), used) is not None else some]
+
+    def _fits(self, nodes: Sequence[str] | None, some: Sequence[Candidate]) -> bool:
+        return self._gang.fits(_holders(some), nodes) is not None
+
+    def _open_to_some(self, chosen: list[Candidate], used: Sequence[str]) -> list[str] | None:
+        """The nodes that could take a member if no others than these went: elsewhere, counted, nobody fits. None: all."""
+        far = {item.holder.uid for item in self._far}
+        leaving = self._ground.nodes_of(self._gang.leaving)
+        if leaving is None or any(item.holder.uid in far for item in chosen):
+            return None
+        open_now = (
+            name
+            for name, place in self._ground.places.items()
+            if any(not need or free >= need for _, need, free in place.needs)
+        )
+        return list(dict.fromkeys([*used, *leaving, *open_now]))
 
     def _cheapest_nodes(self, names: list[str]) -> tuple[str, ...] | None:
         """Of the shortest list of first nodes that will do with everybody gone, those that the gang would take."""
@@ -342,7 +367,7 @@ class _GangSearch:
                 if tries < 0:
                     return
                 if self._gang.fits(_holders(chosen), None) is not None:
-                    self._take(give_back(list(chosen), lambda some: self._gang.fits(_holders(some), None) is not None))
+                    self._take(give_back(list(chosen), partial(self._fits, None)))
                     return
 
     def _take(self, chosen: Sequence[Candidate]) -> None:

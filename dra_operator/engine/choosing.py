@@ -153,5 +153,6 @@ class Choosing:
         if isinstance(found, NoVictims):
             return found
         need = trial.need(found.holders)
-        assert need is not None
+        if need is None:
+            return NoVictims(("the search for a place for all its members takes too long",))
         return Chosen(found.holders, need.nodes, need.devices, need.placed.allocations)

@@ -324,7 +324,7 @@ class _GangSearch:
 
     def _cheapest_nodes(self, names: list[str]) -> tuple[str, ...] | None:
         """Of the shortest list of first nodes that will do with everybody gone, those that the gang would take."""
-        high = min(len(names), sum(self._ground.counts))
+        high = min(len(names), max(1, sum(self._ground.counts)))
         low = 0
         used = self._clear(names[:high])
         while used is None:

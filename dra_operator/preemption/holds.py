@@ -38,8 +38,8 @@ class Hold:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All of them; a gang's hold is on several."""
-        return (self.node, *self.others)
+        """All of them; a gang's hold is on several, one of devices that many nodes reach on none."""
+        return (self.node, *self.others) if self.node else ()
 
 
 class Holds:

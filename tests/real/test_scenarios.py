@@ -32,4 +32,5 @@ def test_scenarios(control_plane: ControlPlane, operator: OperatorProcess) -> No
         print(f"{each.seconds:5.1f} s  {each.story.name}")
     troubles = [each.trouble for each in plays if each.trouble]
     assert not troubles, "\n\n".join([f"{len(troubles)} of {len(plays)} stories went wrong", *troubles])
-    assert operator.metric("engine_crashes_total") == 0
+    crashes = [line for line in operator.text().splitlines() if "the engine crashed" in line]
+    assert operator.metric("engine_crashes_total") == 0, "\n".join(crashes)

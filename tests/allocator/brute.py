@@ -19,7 +19,7 @@ from dra_operator.api.selectors import NodeSelector, node_by_name
 from dra_operator.inventory import DeviceId, Inventory
 
 #: More combinations than this are not tried.
-LIMIT = 20_000
+LIMIT = 10_000
 
 
 class TooLarge(Exception):

@@ -21,7 +21,7 @@ from tests.differential.allocators import compare
 from tests.differential.gobuild import Peer, Unavailable
 from tests.drawing import drawn
 
-_PROBLEMS = int(os.environ.get("DRA_DIFFERENTIAL_PROBLEMS", "3000"))
+_PROBLEMS = int(os.environ.get("DRA_DIFFERENTIAL_PROBLEMS", "2250"))
 #: Problems on which the two once differed, or that a strategy once got wrong; a file's name says what was wrong with ours.
 FOUND = sorted(Path(__file__).parents[1].joinpath("allocator", "found").glob("*.json"))
 

@@ -21,7 +21,7 @@ from tests.differential.expressions import choose_case, choose_derived_case
 from tests.differential.gobuild import Peer, Unavailable
 from tests.drawing import drawn
 
-_EXPRESSIONS = int(os.environ.get("DRA_DIFFERENTIAL_EXPRESSIONS", "5500"))
+_EXPRESSIONS = int(os.environ.get("DRA_DIFFERENTIAL_EXPRESSIONS", "5200"))
 
 # Expressions that cel-go itself gets wrong, by what is wrong.
 KNOWN = {

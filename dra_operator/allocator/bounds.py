@@ -42,6 +42,8 @@ class Bounds:
                     merged[value] = merged.get(value, 0) | mask
             self._values[rule] = merged
         self._components = components(table)
+        drains = table.counters.drains
+        self._drains = {bit: dict(drains[at]) for bit, at in enumerate(table.order) if at in drains}
         self._tied = 0
         for component in self._components:
             self._tied |= component.mask
@@ -53,11 +55,15 @@ class Bounds:
             mask = need.mask if need.admin else need.mask & free
             if need.count > mask.bit_count():
                 return False
-            if not need.admin and mask & self._tied and need.count > self._within_counters(mask, counters):
+            if not need.admin and not self.enough(mask, need.count, counters):
                 return False
         return self._devices(needs, free) and all(
             self._rule(rule, needs, free, bound[rule]) for rule in range(len(bound))
         )
+
+    def enough(self, mask: int, count: int, counters: Sequence[int]) -> bool:
+        """May `count` of these devices be taken together, as far as their counters go?"""
+        return not mask & self._tied or count <= self._within_counters(mask, counters)
 
     def _need(self, number: int) -> Need:
         requirement = self.table.plan.requirements[number]
@@ -74,7 +80,8 @@ class Bounds:
         return Need(requirement.claim, min(counts), union, rules, any(way.admin for way in requirement.ways))
 
     def _within_counters(self, mask: int, counters: Sequence[int]) -> int:
-        """At most so many of these devices can be taken together: as many as fit when only the smallest are, counter by counter."""
+        """At most so many of these devices can be taken together: as many as fit when only the smallest are, counter by counter and
+        by all counters together, each weighed by how little of it is left (a surrogate constraint)."""
         table = self.table
         most = (mask & ~self._tied).bit_count()
         for component in self._components:
@@ -83,16 +90,16 @@ class Bounds:
                 continue
             fitting = len(bits)
             if not component.mask & table.multi:
-                drains = [dict(table.counters.drains[table.order[bit]]) for bit in bits]
+                drains = [self._drains[bit] for bit in bits]
                 for number in component.counters:
-                    amounts = sorted(drain.get(number, 0) for drain in drains)
-                    left, count = counters[number], 0
-                    for amount in amounts:
-                        left -= amount
-                        if left < 0 and amount:
-                            break
-                        count += 1
-                    fitting = min(fitting, count)
+                    fitting = min(fitting, _fitting([drain.get(number, 0) for drain in drains], counters[number]))
+                weights = {number: _WEIGHT // counters[number] for number in component.counters if counters[number] > 0}
+                if len(weights) > 1:
+                    together = [
+                        sum([weights.get(number, 0) * amount for number, amount in drain.items()]) for drain in drains
+                    ]
+                    room = sum(weight * counters[number] for number, weight in weights.items())
+                    fitting = min(fitting, _fitting(together, room))
             most += fitting
         return most
 
@@ -149,6 +156,22 @@ class Bounds:
             return True
         edges = [[index for index, mask in enumerate(left) if mask & need.mask] for need in covered]
         return _covers([need.count for need in covered], [1] * len(left), edges)
+
+
+#: Weights are whole numbers, so that a "no" is certain: this over what is left, which is in 10^-9.
+_WEIGHT = 10**30
+
+
+def _fitting(amounts: list[int], room: int) -> int:
+    """How many of the amounts fit at most: the smallest ones. What takes nothing fits where there is less than nothing, too."""
+    amounts.sort()
+    count = 0
+    for amount in amounts:
+        room -= amount
+        if room < 0 and amount:
+            break
+        count += 1
+    return count
 
 
 def _covers(demand: Sequence[int], supply: Sequence[int], edges: Sequence[Sequence[int]]) -> bool:

@@ -276,6 +276,11 @@ class Search:
         frame.key = self._key(at, way, taken, last, position)
         if frame.key in self._failed:
             return
+        if self._bounds is not None and not way.admin:
+            open_mask = self.columns[way.index].usable & position.free & ~position.mine & (-1 << (last + 1))
+            if not self._bounds.enough(open_mask, way.count - taken, position.counters):
+                self._failed.add(frame.key)
+                return
         frame.remaining = self._picking.candidates(way, picked[2], last, position)
         if frame.remaining:
             stack.append(frame)

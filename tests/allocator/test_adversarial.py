@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -72,6 +73,13 @@ def partitions(gpus: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     devices = [taking(f"s{g}-{i}", f"set{g}", {"u": 1}) for g in range(gpus) for i in range(7)]
     devices += [taking(f"b{g}-{i}", f"set{g}", {"u": 3}, big=True) for g in range(gpus) for i in range(3)]
     return devices, [{"name": f"set{g}", "counters": {"u": {"value": "7"}}} for g in range(gpus)]
+
+
+def mixed(room: int) -> Inventory:
+    """40 devices that take anything from 1 to 9 of either of two counters, and `room` of both."""
+    random = Random(3)
+    devices = [taking(f"x{i}", "s", {"u": random.randint(1, 9), "v": random.randint(1, 9)}) for i in range(40)]
+    return inventory(devices, [{"name": "s", "counters": {name: {"value": str(room)} for name in "uv"}}])
 
 
 G = f'device.attributes["{DRIVER}"].g'
@@ -161,6 +169,8 @@ ROWS: dict[str, Row] = {
         False,
         5_000,
     ),
+    "enough_of_either_counter_but_not_of_both": (lambda: mixed(30), lambda: claim([ask("r", 11)]), False, 200),
+    "just_enough_of_both_counters": (lambda: mixed(30), lambda: claim([ask("r", 10)]), True, 500),
 }
 
 
@@ -176,10 +186,10 @@ def test_few_steps(name: str, strategy: Strategy) -> None:
 
 
 def test_a_search_without_end_says_so() -> None:
-    """Which devices add up stays hard: the answer is then not "no"."""
-    amounts = [50 + i * 37 % 101 for i in range(40)]
+    """Which devices add up stays hard, here even ones to an odd sum: the answer is then not "no"."""
+    amounts = [50 + i * 37 % 51 * 2 for i in range(40)]
     devices = [taking(f"x{i}", "s", {"u": amount, "v": 200 - amount}) for i, amount in enumerate(amounts)]
-    counters = {name: {"value": str(16 * 100 - 1)} for name in "uv"}
+    counters = {"u": {"value": "1601"}, "v": {"value": "1599"}}
     found = inventory(devices, [{"name": "s", "counters": counters}])
     wanted = claim([ask("r", 16)])
     result = solve(Problem((wanted,), work_budget=2_000), found.snapshot())

@@ -164,6 +164,7 @@ class Drifting:
                 word = "DeviceLost" if found.phase == "Lost" else "Drifted"
                 state.event(claim_reference(seen), "Warning", word, "Look", found.message)
         if before != found:
+            state.drift_version += 1
             state.drift_notes.pop(seen.uid, None)
             state.stale_reports[seen.key] = None
             state.touch(state.view.pods_of_claim(seen.key))
@@ -179,7 +180,8 @@ class Drifting:
             users.pop(uid, None)
             if not users:
                 self._users.pop(name, None)
-        state.drifts.pop(uid, None)
+        if state.drifts.pop(uid, None) is not None:
+            state.drift_version += 1
         state.drifts_told.pop(uid, None)
         state.drift_notes.pop(uid, None)
 

@@ -53,6 +53,15 @@ class _Wait:
     failures: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Quiet:
+    """A policy none of whose claims could be moved. `until`: not to be looked at before, whatever changes; `again`: then in any case."""
+
+    moment: tuple[int, ...]
+    until: float
+    again: float | None
+
+
 class Reallocating:
     """At most one move a policy. `recheck`: when time alone changes something."""
 
@@ -60,31 +69,55 @@ class Reallocating:
         self._state, self._placer, self._budgeting = state, placer, budgeting
         self._moves: dict[str, Move] = {}
         self._waits: dict[str, _Wait] = {}
+        self._quiet: dict[str, _Quiet] = {}
+        self._version = (-1, -1)
+        self._lost: list[str] = []
+        self._movable: dict[str, list[str]] = {}
         self.recheck: float | None = None
 
     def act(self, now: float) -> list[Decision]:
         """The next steps. Called before anything is ungated: a pod must not start on a device that is gone."""
         self.recheck = None
         state = self._state
+        if not state.drifts and not self._moves:
+            return []
+        version = state.drift_version, state.term_changes
+        if self._version != version:
+            self._version = version
+            self._sort()
         decisions: list[Decision] = []
-        by_policy: dict[str, list[SeenClaim]] = {}
-        for uid in list(state.drifts):
-            seen = state.view.claim_by_uid(uid)
-            if seen is None or not seen.allocated or state.writes.get(uid) is not None:
-                continue
-            if state.drifts[uid].phase == "Lost" and self._unused(seen):
+        for uid in self._lost:
+            seen = self._waiting(uid)
+            if seen is not None and self._unused(seen):
                 decisions.append(self._free(seen, now))
+        for policy in sorted({*self._moves, *self._movable}):
+            if not self._busy(policy, now) and self._is_due(policy, now):
+                decisions += self._next(policy, now)
+        return decisions
+
+    def _sort(self) -> None:
+        """Which claims are lost, and which are to be moved, by policy."""
+        state = self._state
+        self._lost, self._movable = [], {}
+        for uid, finding in state.drifts.items():
+            seen = state.view.claim_by_uid(uid)
+            if seen is None:
                 continue
+            if finding.phase == "Lost":
+                self._lost.append(uid)
             policy, terms = state.terms_of(seen)
             if terms.on_class_change == "Reallocate":
-                by_policy.setdefault(policy, []).append(seen)
+                self._movable.setdefault(policy, []).append(uid)
             else:
                 self._explain(seen, "onClassChange is Keep, so it stays as it is")
-        for policy in self._moves.keys() | by_policy:
-            if not self._busy(policy, now):
-                decisions += self._next(policy, by_policy.get(policy, []), now)
         self._waits = {uid: wait for uid, wait in self._waits.items() if uid in state.drifts}
-        return decisions
+        self._quiet.clear()
+
+    def _waiting(self, uid: str) -> SeenClaim | None:
+        """The claim, if it is allocated and nothing is being written to it."""
+        seen = self._state.view.claim_by_uid(uid)
+        ready = seen is not None and seen.allocated and self._state.writes.get(uid) is None
+        return seen if ready and uid in self._state.drifts else None
 
     def settle(self, outcome: Outcome, now: float) -> None:
         """What the Eviction API said."""
@@ -127,32 +160,44 @@ class Reallocating:
         """Pods on a node that the controllers made since."""
         return sum(
             1
-            for pod in self._state.view.pods.values()
-            if pod.meta.controller is not None
-            and pod.meta.controller.uid in move.controllers
-            and pod.node_name is not None
-            and (pod.meta.created or 0.0) >= int(move.began)
+            for controller in dict.fromkeys(move.controllers)
+            for pod in self._state.view.pods_of_controller(controller)
+            if pod.node_name is not None and (pod.meta.created or 0.0) >= int(move.began)
         )
 
-    def _next(self, policy: str, claims: list[SeenClaim], now: float) -> list[Decision]:
+    def _is_due(self, policy: str, now: float) -> bool:
+        """Has anything changed since the policy's claims were looked at in vain? Not more often than every so often."""
+        quiet = self._quiet.get(policy)
+        if quiet is None:
+            return True
+        changed = quiet.moment != self._moment()
+        at = quiet.until if changed else quiet.again
+        if at is not None and now < at:
+            self._recheck_at(at)
+        return at is not None and now >= at
+
+    def _next(self, policy: str, now: float) -> list[Decision]:
         """Begin the first move that is possible: what nobody runs on first, then the lowest priority."""
-        looks = 0
-        for seen in sorted(claims, key=self._order):
+        looks, again, moment = 0, None, self._moment()
+        ready = [seen for uid in self._movable.get(policy, ()) if (seen := self._waiting(uid)) is not None]
+        for seen in sorted(ready, key=self._order):
             wait = self._waits.get(seen.uid)
-            if wait is not None and not wait.failures and wait.moment == self._moment():
+            if wait is not None and not wait.failures and wait.moment == moment:
                 continue
             if wait is not None and now < wait.until:
-                self._recheck_at(wait.until)
+                again = wait.until if again is None else min(again, wait.until)
                 continue
             if looks == _LOOKS:
-                self._recheck_at(now + _AGAIN)
+                again = now + _AGAIN
                 break
             looks += 1
             began = self._begin(policy, seen, now)
-            if not began:
-                self._waits[seen.uid] = _Wait(self._moment(), now + _AGAIN)
             if began:
                 return began
+            self._waits[seen.uid] = _Wait(moment, now + _AGAIN)
+        self._quiet[policy] = _Quiet(moment, now + _AGAIN, again)
+        if again is not None:
+            self._recheck_at(again)
         return []
 
     def _order(self, seen: SeenClaim) -> tuple[bool, int, Key]:

@@ -97,6 +97,7 @@ class State:
     class_totals: dict[str, int] = field(default_factory=dict)
     class_marks: dict[str, dict[str, ClassMark]] = field(default_factory=dict)
     drifts: dict[str, Finding] = field(default_factory=dict)
+    drift_version: int = 0
     drifts_told: dict[str, str] = field(default_factory=dict)
     drift_notes: dict[str, str] = field(default_factory=dict)
     plugins: PluginUse = field(default_factory=PluginUse)

@@ -86,6 +86,13 @@ class Budgeting:
             breaches = self._judge.breaches(ask, pairs)
         return _blocker(breaches) if breaches else None
 
+    def obstacle(self, unit: Unit, pairs: Pairs, now: float) -> Breach | None:
+        """The one budget that forbids these allocations; None if none does, or more than one."""
+        pod = self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        ask = self._ask(unit, pod, now, _UNMOVED)
+        breaches = [] if ask is None else self._judge.breaches(ask, pairs)
+        return breaches[0] if len(breaches) == 1 else None
+
     def fence(self, unit: Unit, pod: Pod | None, now: float, forbidden: Devices) -> Fence:
         """`forbidden`, and what a search for victims must leave alone besides: what quotas do not allow, and free devices that
         reservations keep."""

@@ -61,7 +61,8 @@ class Details:
     def of(self, seen: SeenClaim, unit: Unit, summary: str, now: float, *, quiet: bool) -> dict[str, Any]:
         """`status.explanation` of the claim's report. `quiet`: nothing is being placed just now. Raises NotYet."""
         names = [key for key in unit.claims if not self._state.view.claims[key].allocated]
-        if seen.key not in names:
+        if seen.key not in names or unit.reason == "BehindInQueue":
+            # Of its turn nothing else need be told.
             return {"summary": summary}
         known = self._found(unit, names, now, quiet)
         told = _named(known.told[names.index(seen.key)], [key.name for key in names], unit.key.subject.name)

@@ -72,12 +72,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A budget that does not allow what is asked for. `number`: of a reservation, in their order."""
+    """A budget that does not allow what is asked for. `number`: of a reservation, in their order. `short`: by how much a quota is too
+    small, or a reservation too large, for it."""
 
     budget: Budget
     scope: Scope
     message: str
     number: int | None = None
+    short: int = 0
 
     @property
     def reason(self) -> str:
@@ -144,7 +146,8 @@ class Judge:
         name = next((name for name, amount in asked.items() if amount and amount > left[name]), None)
         if name is None:
             return []
-        return [Breach(budget, ask.scope(budget), self._over(ask, budget, name, asked[name]))]
+        text = self._over(ask, budget, name, asked[name])
+        return [Breach(budget, ask.scope(budget), text, short=asked[name] - left[name])]
 
     def _over(self, ask: Ask, budget: Budget, name: str, asked: int) -> str:
         scope = ask.scope(budget)
@@ -251,7 +254,8 @@ class Judge:
             lost = reach(before, 1 << number) - reach(after, 1 << number)
             if not ask.concerns_all(members) and kept_after[number] and lost > 0:
                 text = _reserved(budget, kept[number], reach(before, 1 << number), lost)
-                breaches.append(Breach(budget, budget.scope(""), text, number))
+                short = kept_after[number] - reach(after, 1 << number)
+                breaches.append(Breach(budget, budget.scope(""), text, number, short))
         return breaches
 
     def keep(self, ask: Ask, number: int) -> frozenset[DeviceId]:

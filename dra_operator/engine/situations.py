@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Problem, Strategy, UnitConstraint
-from dra_operator.allocator.joint import JointProblem
 from dra_operator.api.claims import POD_CLAIM_NAME, Allocation, ResourceClaim
 from dra_operator.api.core import Pod
-from dra_operator.api.group import CONSTRAINTS_ANNOTATION, CrossConstraint
+from dra_operator.api.group import CONSTRAINTS_ANNOTATION
 from dra_operator.api.meta import Key
 from dra_operator.engine.budgeting import Budgeting
-from dra_operator.engine.constraining import InvalidConstraints, attributes, named_claims, pod_constraints, within_unit
-from dra_operator.engine.gangproblems import Party, Terms
+from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
+from dra_operator.engine.gangproblems import Party
 from dra_operator.engine.holders import Holders
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.pods import ends_at
 from dra_operator.engine.queueing import rank_of
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
+from dra_operator.engine.waivers import joint_waivers, pod_waiver
 from dra_operator.explain.explanation import Edit, counted, listed
 from dra_operator.explain.situation import Ahead, Gang, Holding, Kept, Permits, Situation, Waiver
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
+from dra_operator.queue.budgets import DEVICES
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit, order
 
@@ -73,6 +73,7 @@ class Situations:
             situation,
             permits=self._permits(unit, todo, now) if self._budgeting.accounts.budgets else None,
             quota_users=lambda: self._quota_users(unit),
+            relaxed=self._relaxed(unit, todo, now),
             behind_for_quota=bool(before),
             ahead=lambda limit: self._ahead(unit, now, limit),
             blocker=blocker,
@@ -130,7 +131,7 @@ class Situations:
         named = named_claims(pod, todo)
         terms = self._state.terms(unit)[1]
         return [
-            (constraint, _pod_waiver(pod, items, number))
+            (constraint, pod_waiver(pod, items, number))
             for number, item in enumerate(items)
             for constraint in within_unit([item], named, terms)
         ]
@@ -178,7 +179,7 @@ class Situations:
             missing=str(roll.key) if roll is not None and roll.group is None else "",
             needed=0 if roll is None else roll.needed,
             served=0 if roll is None else len(roll.placed) + roll.done,
-            waivers=tuple(_waivers(terms, parties, joint)),
+            waivers=tuple(joint_waivers(terms, parties, joint)),
         )
         return parties, gang
 
@@ -196,6 +197,23 @@ class Situations:
             return None if refused is None else refused.message
 
         return permits
+
+    def _relaxed(
+        self, unit: Unit, todo: list[SeenClaim], now: float
+    ) -> Callable[[Sequence[ResourceClaim], Sequence[Allocation]], Waiver | None]:
+        def relaxed(claims: Sequence[ResourceClaim], allocations: Sequence[Allocation]) -> Waiver | None:
+            pairs = list(zip(todo, allocations, strict=False))
+            breach = self._budgeting.obstacle(unit, pairs, now) if len(pairs) == len(claims) else None
+            if breach is None or breach.budget.in_capacity or breach.short <= 0:
+                return None
+            key, limit = breach.budget.key, breach.budget.limits[DEVICES]
+            more = breach.number is None
+            value = limit + breach.short if more else limit - breach.short
+            verb, some = ("raise", "devices") if more else ("lower", "device" if value == 1 else "devices")
+            edit = Edit(f"AllocationPolicy {key.policy}", f"spec.{key}.devices", value)
+            return Waiver(f"{verb} {key} of policy {key.policy} to {value} {some}", edit)
+
+        return relaxed
 
     def _ahead(self, unit: Unit, now: float, limit: int) -> list[Ahead]:
         """Units that come before it and want some of the same devices."""
@@ -330,59 +348,3 @@ def _focus(parties: Sequence[Party], key: Key | None) -> int:
         if (party.pod is not None and party.pod.key == key) or any(claim.seen.key == key for claim in party.todo):
             return number
     return 0
-
-
-def _pod_waiver(pod: Pod, items: Sequence[CrossConstraint], number: int) -> Waiver:
-    rest = [_written(item) for index, item in enumerate(items) if index != number]
-    edit = Edit(f"Pod {pod.key}", f"metadata.annotations[{CONSTRAINTS_ANNOTATION}]", json.dumps(rest) if rest else None)
-    return Waiver(f"drop {_described(items[number])} from the pod's annotation {CONSTRAINTS_ANNOTATION}", edit)
-
-
-def _waivers(terms: Terms, parties: list[Party], joint: JointProblem) -> list[Waiver | None]:
-    """By constraint of the joint problem: first those of pods' annotations, then those of the group."""
-    found: list[Waiver | None] = [None] * len(joint.constraints)
-    free = list(range(len(joint.constraints)))
-    for party in parties:
-        for number, item in enumerate(party.items):
-            at = next((at for at in free if party.pod is not None and _same(joint, at, item, terms)), None)
-            if (
-                at is not None
-                and party.pod is not None
-                and any(True for claim in party.fixed for _ in claim.covered(item))
-            ):
-                free.remove(at)
-                found[at] = _pod_waiver(party.pod, party.items, number)
-    items = () if terms.group is None else terms.group.spec.constraints
-    for number, item in enumerate(items):
-        at = next((at for at in free if _same(joint, at, item, terms)), None)
-        if at is not None and terms.group is not None:
-            free.remove(at)
-            key = terms.group.meta.key
-            rest = [_written(other) for index, other in enumerate(items) if index != number]
-            found[at] = Waiver(
-                f"drop {_described(item)} from ClaimGroup {key}", Edit(f"ClaimGroup {key}", "spec.constraints", rest)
-            )
-    return found
-
-
-def _same(joint: JointProblem, at: int, item: CrossConstraint, terms: Terms) -> bool:
-    constraint = joint.constraints[at]
-    return constraint.attributes == attributes(item, terms.policy) and constraint.distinct == (
-        item.match_attribute is None
-    )
-
-
-def _described(item: CrossConstraint) -> str:
-    kind = "matchAttribute" if item.match_attribute is not None else "distinctAttribute"
-    over = f" over {', '.join(item.requests)}" if item.requests else ""
-    return f"the constraint {kind} {item.match_attribute or item.distinct_attribute}{over}"
-
-
-def _written(item: CrossConstraint) -> dict[str, object]:
-    """As a person writes it."""
-    result: dict[str, object] = {"requests": list(item.requests)} if item.requests else {}
-    if item.match_attribute is not None:
-        result["matchAttribute"] = item.match_attribute
-    if item.distinct_attribute is not None:
-        result["distinctAttribute"] = item.distinct_attribute
-    return result if item.mode == "Required" else {**result, "mode": item.mode}

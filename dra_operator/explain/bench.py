@@ -86,10 +86,21 @@ class Bench:
         claims = draft.problem.claims[: len(found.allocations)]
         return None if permits(claims, found.allocations, draft.released) else found
 
+    def without_budgets(self) -> Fits | None:
+        """Where the unit fits as things are, but for quotas and reservations."""
+        problem, kept = self.situation.problem, self.situation.kept
+        reserved = {device for device in problem.forbidden if (found := kept(device)) is not None and found.reserved}
+        if not reserved:
+            return self._solve(self.start)
+        return self._solve(replace(self.start, problem=replace(problem, forbidden=problem.forbidden - reserved)))
+
     @property
-    def has_devices(self) -> bool:
-        """Does the unit fit as things are, but for budgets?"""
-        return self._solve(self.start) is not None
+    def reserved(self) -> bool:
+        """Are there devices that reservations keep from the unit?"""
+        kept = self.situation.kept
+        return any(
+            (found := kept(device)) is not None and found.reserved for device in self.situation.problem.forbidden
+        )
 
     def _solve(self, draft: Draft) -> Fits | None:
         with self._changed(draft) as problem:

@@ -38,6 +38,7 @@ KINDS = (
     "hold",
     "preempt",  # free claims of lower priority
     "class",  # change what everybody asks for
+    "budget",  # change what a policy allows
     "free",  # free claims of others
     "new node",
 )

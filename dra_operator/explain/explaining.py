@@ -17,7 +17,7 @@ from dra_operator.explain.devicechanges import device_changes
 from dra_operator.explain.drafts import Draft
 from dra_operator.explain.edits import edits_of
 from dra_operator.explain.explanation import Cause, Explanation, Fix, counted, on_nodes
-from dra_operator.explain.fixes import Found, find_fixes, outranking
+from dra_operator.explain.fixes import Found, find_fixes, outranking, relaxing
 from dra_operator.explain.gangs import look_at_gang
 from dra_operator.explain.looking import Look
 from dra_operator.explain.nearest import nearest
@@ -69,7 +69,8 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
         elif reason in _NOT_ASKED and fits is None:
             pass  # whatever is changed, nothing would be allocated
         elif fits is None and situation.wrong is None:
-            if bench.has_devices:
+            placed = bench.without_budgets()
+            if placed is not None and not bench.reserved:
                 plain, nodes, more = (), (), 0  # a budget is all that is in the way
             if situation.blocker is not None and situation.blocker.reason == "WouldBeAllocated":
                 situation = replace(situation, blocker=None)  # holds that its attempt knew nothing of
@@ -87,6 +88,8 @@ def explain_with_proofs(situation: Situation, effort: Effort | None) -> tuple[Ex
                 freed += within_quota(bench, situation.quota_users())
             larger = [release.change(situation) for release in freed]
             found = find_fixes(bench, look, changes, larger)
+            if placed is not None:
+                found = sorted([*found, *relaxing(bench, placed)], key=lambda item: item.cost)
             special += by_releases(look, freed, {item.fix.kind for item in found})
         elif fits is not None and situation.wrong is not None:
             # What its annotation asks for cannot be understood; without it nothing is in the way.

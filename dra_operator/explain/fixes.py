@@ -121,6 +121,17 @@ def _with_another_node(bench: Bench) -> list[Found]:
     return [Found.of(bench.situation, Change("new node", text, lambda _: draft, "new node"), draft, fits)]
 
 
+def relaxing(bench: Bench, placed: Fits) -> list[Found]:
+    """A larger quota, or a smaller reservation, where that is all that is in the way. `placed`: without budgets."""
+    situation = bench.situation
+    claims = situation.problem.claims
+    waiver = None if situation.behind_for_quota else situation.relaxed(claims, placed.allocations)
+    if waiver is None:
+        return []
+    draft = replace(bench.start, edits=(waiver.edit,))
+    return [Found.of(situation, Change("budget", waiver.text, lambda _: draft, "budget"), draft, placed)]
+
+
 def outranking(look: Look) -> list[Change]:
     """Devices held or reserved for others: to be served before them."""
     situation = look.situation

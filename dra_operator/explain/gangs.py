@@ -18,7 +18,7 @@ from dra_operator.explain.constraintchanges import constraint_changes
 from dra_operator.explain.devicechanges import device_changes
 from dra_operator.explain.drafts import Draft
 from dra_operator.explain.explanation import Cause, NearNode, RequestExplanation, counted, on_nodes
-from dra_operator.explain.fixes import Found, find_fixes, outranking
+from dra_operator.explain.fixes import Found, find_fixes, outranking, relaxing
 from dra_operator.explain.gangchanges import Sort, for_all, gang_releases, group_changes, more_nodes
 from dra_operator.explain.joining import joined
 from dra_operator.explain.looking import Look
@@ -96,6 +96,9 @@ def look_at_gang(situation: Situation, effort: Effort | None) -> Findings | Fail
             if situation.blocker is not None and situation.blocker.reason == "QuotaExceeded":
                 freed += within_quota(bench, situation.quota_users())
             found = find_fixes(bench, None, changes, [release.change(situation) for release in freed], pairs=True)
+            placed = bench.without_budgets()
+            if placed is not None:
+                found = sorted([*found, *relaxing(bench, placed)], key=lambda item: item.cost)
             grown = more_nodes(gang, sorts[0], most, bench)
             if grown is not None:
                 found.append(Found.of(situation, *grown))

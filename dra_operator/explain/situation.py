@@ -59,6 +59,10 @@ def nobody(_: str) -> None:
     return None
 
 
+def nothing_relaxed(_: Sequence[ResourceClaim], __: Sequence[Allocation]) -> None:
+    return None
+
+
 def nobody_ahead(_: int) -> tuple[Ahead, ...]:
     return ()
 
@@ -125,7 +129,8 @@ class Situation:
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
     budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
     the first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
-    says it waits for. `behind_for_quota`: others before it wait for the quota that
+    says it waits for. `relaxed`: the change of the one budget that forbids these
+    allocations. `behind_for_quota`: others before it wait for the quota that
     it waits for. `waivers`: by constraint across the claims (`problem.constraints`). `wrong`: the pod's annotation about
     constraints cannot be followed; what takes it away. `gang`: where there are members to be placed
     together; `problem` has the claims of all of them then, one member after the other, and no pod.
@@ -146,6 +151,7 @@ class Situation:
     quota_users: Callable[[], Sequence[Holding]] = tuple
     ahead: Callable[[int], Sequence[Ahead]] = nobody_ahead
     blocker: Blocker | None = None
+    relaxed: Callable[[Sequence[ResourceClaim], Sequence[Allocation]], Waiver | None] = nothing_relaxed
     behind_for_quota: bool = False
     waivers: tuple[Waiver | None, ...] = ()
     wrong: Waiver | None = None

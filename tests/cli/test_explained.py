@@ -59,7 +59,7 @@ def test_what_is_printed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 #: Nothing that a person can do to the claim, the pod or the cluster's objects helps, or nothing is wrong.
 WITHOUT_FIXES = {
-    "class-broken", "pool-incomplete", "gpu-here-nic-there", "reserved-for-another", "running", "running-pod", "gated-by-another",
+    "class-broken", "pool-incomplete", "gpu-here-nic-there", "running", "running-pod", "gated-by-another",
     "claim-not-there", "no-pod-uses-it-any-more", "behind-in-a-strict-queue", "quota-used-up-and-others-before",
 }  # fmt: skip
 
@@ -125,7 +125,7 @@ class Surgeon:
         assert found is not None, edit
         changed = orjson.loads(orjson.dumps(found))
         _set(changed, edit["path"], edit["value"])
-        if kind in ("Node", "DeviceClass", "ClaimGroup"):
+        if kind in ("Node", "DeviceClass", "ClaimGroup", "AllocationPolicy"):
             self.stage.apply(_bare(changed))
             return
         pods = [

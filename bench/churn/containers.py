@@ -13,6 +13,22 @@ from typing import Any
 PACKAGE = "dra_operator"
 GROWING = (dict, list, set, deque)
 
+#: Path prefixes of what remembers answers, and what bounds it.
+BOUNDED = {
+    "engine._intake._known": "by the kinds, one set each",
+    "engine._placer._failures": "forgotten at 10,000",
+    "engine._placer._impossible": "forgotten at 10,000",
+    "engine._reporter._details._known": "forgotten at its _KEPT",
+    "engine._drifting._missing": "sorted out at its _MISSING_KEPT",
+    "engine._preempting._again": "sorted out at twice the waiting units",
+    "engine._state.view._specs": "a Sharing",
+    "engine._state.inventory.memo": "the allocator's own answers, forgotten at its limits",
+    "engine._state.inventory.states": "forgotten at its _STATES_LIMIT and _JOURNAL_LIMIT",
+    "engine._state.inventory.kinds": "by the kinds of devices that were published",
+    "engine._state.inventory._names": "the nodes, once somebody asks",
+    "engine._state.inventory.nodes[].view": "one of the states",
+}
+
 
 def entries(root: Any, name: str = "engine") -> Counter[str]:
     """Entries by path. Members of containers are all one path: `engine._state.units[]` stands for every unit."""
@@ -28,6 +44,11 @@ def entries(root: Any, name: str = "engine") -> Counter[str]:
             counted[path] += len(item)
         waiting.extend((path + step, value) for step, value in _below(item))
     return +counted
+
+
+def lasting(counted: Counter[str]) -> Counter[str]:
+    """Without the bounded memories."""
+    return Counter({path: count for path, count in counted.items() if not path.startswith(tuple(BOUNDED))})
 
 
 def _below(item: Any) -> Iterator[tuple[str, Any]]:

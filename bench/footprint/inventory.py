@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from dra_operator.api.claims import DeviceClass
 from dra_operator.api.meta import format_time
 from dra_operator.cluster.rest import (
     CLAIM_REPORTS,
@@ -22,6 +23,7 @@ from dra_operator.cluster.rest import (
     RESOURCE_SLICES,
     Resource,
 )
+from dra_operator.engine.drift import ClassMark, mark_of
 
 Raw = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -48,7 +50,9 @@ class Inventory:
     def objects(self) -> Iterator[tuple[Resource, Raw]]:
         for name in [*(f"team-{number:02}" for number in range(NAMESPACE_COUNT)), DAEMONS]:
             yield NAMESPACES, self.stored({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}})
-        yield DEVICE_CLASSES, self.stored({"metadata": {"name": CLASS}, "spec": {"selectors": [selector()]}})
+        device_class = self.stored({"metadata": {"name": CLASS}, "spec": {"selectors": [selector()]}})
+        yield DEVICE_CLASSES, device_class
+        mark = mark_of(DeviceClass.from_dict(device_class))
         for number in range(NAMESPACE_COUNT):
             metadata = {"name": CLASS, "namespace": f"team-{number:02}"}
             yield RESOURCE_CLAIM_TEMPLATES, self.stored({"metadata": metadata, "spec": {"spec": claim_spec()}})
@@ -64,7 +68,7 @@ class Inventory:
             yield PODS, pod
             yield RESOURCE_CLAIMS, claim
             if place is not None:
-                yield CLAIM_REPORTS, self.stored(report(claim, pod, place))
+                yield CLAIM_REPORTS, self.stored(report(claim, pod, place, mark))
 
     def arrival(self, name: str, namespace: int, place: tuple[int, int] | None) -> tuple[Raw, Raw]:
         """A pod with a claim from a template; gated, or bound where it has a place (node, device)."""
@@ -294,8 +298,8 @@ def on_node(number: int) -> Raw:
     return {"nodeSelectorTerms": [{"matchFields": [field]}]}
 
 
-def report(claim: Raw, pod: Raw, place: tuple[int, int]) -> Raw:
-    """As the operator itself wrote it before."""
+def report(claim: Raw, pod: Raw, place: tuple[int, int], mark: ClassMark) -> Raw:
+    """As the operator itself wrote it before: it finds nothing to write anew."""
     metadata = claim["metadata"]
     owner = {
         "apiVersion": "resource.k8s.io/v1",
@@ -309,6 +313,7 @@ def report(claim: Raw, pod: Raw, place: tuple[int, int]) -> Raw:
         "policy": "",
         "node": node_name(place[0]),
         "devices": [{"request": "gpu", "driver": DRIVER, "pool": node_name(place[0]), "device": f"gpu-{place[1]}"}],
+        "classes": [{"name": mark.name, "hash": mark.hash, "generation": mark.generation}],
         "deviceNames": f"gpu-{place[1]}",
         "queue": {"priority": 0, "effectivePriority": 0},
         "usedBy": {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},

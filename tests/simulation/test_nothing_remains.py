@@ -5,11 +5,9 @@ Looks at every container below the engine, whoever added it; only what is bounde
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from bench.churn.containers import entries
+from bench.churn.containers import entries, lasting
 from dra_operator.cluster.memory.faults import Faults, SeededFaults
 from dra_operator.cluster.memory.identity import ADMIN
 from dra_operator.cluster.rest import (
@@ -30,22 +28,6 @@ from dra_operator.engine.engine import Engine
 from tests.simulation.story import Story
 
 LIVING = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS, REPLICA_SETS, PODS, RESOURCE_CLAIMS)
-
-#: Path prefixes of what remembers answers, and what bounds it.
-BOUNDED = {
-    "engine._intake._known": "by the kinds, one set each",
-    "engine._placer._failures": "forgotten at 10,000",
-    "engine._placer._impossible": "forgotten at 10,000",
-    "engine._reporter._details._known": "forgotten at its _KEPT",
-    "engine._drifting._missing": "sorted out at its _MISSING_KEPT",
-    "engine._preempting._again": "sorted out at twice the waiting units",
-    "engine._state.view._specs": "a Sharing",
-    "engine._state.inventory.memo": "the allocator's own answers, forgotten at its limits",
-    "engine._state.inventory.states": "forgotten at its _STATES_LIMIT and _JOURNAL_LIMIT",
-    "engine._state.inventory.kinds": "by the kinds of devices that were published",
-    "engine._state.inventory._names": "the nodes, once somebody asks",
-    "engine._state.inventory.nodes[].view": "one of the states",
-}
 
 
 @pytest.mark.parametrize(("seed", "faults"), [(0, None), (1, None), (2, SeededFaults(2)), (3, SeededFaults(3))])
@@ -101,7 +83,3 @@ def more(story: Story, engine: Engine) -> dict[str, tuple[int, int]]:
     fresh.decide(story.world.now)
     held, usual = lasting(entries(engine)), lasting(entries(fresh))
     return {path: (count, usual[path]) for path, count in held.items() if count > usual[path]}
-
-
-def lasting(counted: Counter[str]) -> Counter[str]:
-    return Counter({path: count for path, count in counted.items() if not path.startswith(tuple(BOUNDED))})

@@ -21,6 +21,7 @@ BOUNDED = {
     "engine._reporter._details._known": "forgotten at its _KEPT",
     "engine._drifting._missing": "sorted out at its _MISSING_KEPT",
     "engine._preempting._again": "sorted out at twice the waiting units",
+    "engine._state.expecting": "counted anew from what is there, the most frequent _KINDS",
     "engine._state.view._specs": "a Sharing",
     "engine._state.inventory.memo": "the allocator's own answers, forgotten at its limits",
     "engine._state.inventory.states": "forgotten at its _STATES_LIMIT and _JOURNAL_LIMIT",

@@ -243,6 +243,9 @@ class Reporter:
             return []
         if report.version is None:
             self._reports.pop(key, None)
+            if seen is None:
+                self._state.waited_before.pop(key, None)
+                self._state.held_before.pop(key, None)
             return []
         report.phase = ""
         if seen is None:

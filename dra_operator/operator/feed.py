@@ -6,7 +6,7 @@ older than what is known, and turns a complete list into `replaced` and, the fir
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,17 @@ News = Observed | Replaced
 class Feed:
     """A `Sink` for one kind."""
 
-    def __init__(self, resource: Resource, post: Callable[[News], None], metrics: Metrics, *, ordered: bool) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        post: Callable[[News], None],
+        metrics: Metrics,
+        *,
+        ordered: bool,
+        room: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`room` returns when there is room for what another page holds."""
+        self._room = room
         self.resource = resource
         self._post = post
         self._metrics = metrics
@@ -67,6 +77,9 @@ class Feed:
             key = key_of(item)
             if self._ledger.listed_item(key, revision_of(item)):
                 self._observe("MODIFIED", key, item)
+
+    async def room(self) -> None:
+        await self._room()
 
     def listed(self, resource: Resource, keys: set[Key], revision: str) -> None:
         if not self._whole:

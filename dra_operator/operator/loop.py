@@ -86,6 +86,8 @@ class Loop:
         self._writer: Submit | None = None
         self._inbox: deque[News | Written] = deque()
         self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
         self._leading = False
         self._stopped = False
         self._due = False
@@ -113,6 +115,12 @@ class Loop:
     def post(self, item: News | Written) -> None:
         self._inbox.append(item)
         self._news.set()
+        if len(self._inbox) > self._settings.backlog:
+            self._room.clear()
+
+    async def room(self) -> None:
+        """Return when so much of what was posted has been taken in that more may come. Events come all the same."""
+        await self._room.wait()
 
     def lead(self) -> None:
         """From now on decisions are wanted: this replica leads, and what it knows is fresh."""
@@ -182,6 +190,8 @@ class Loop:
             if self._steady() > until:
                 return
             item = self._inbox.popleft()
+            if len(self._inbox) <= self._settings.backlog:
+                self._room.set()
             if isinstance(item, Written):
                 self._settle(item)
             elif self._engine is not None:
@@ -325,6 +335,7 @@ class Loop:
             await self._sleep(self._pause)
             # No await in between: no news may reach the new engine that the sources will not repeat.
             self._inbox = deque(item for item in self._inbox if isinstance(item, Written))
+            self._room.set()
             self._engine = self._make()
             await self._start_over()
 

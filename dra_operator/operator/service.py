@@ -111,7 +111,7 @@ class Service:
                 if bridging is not None:
                     bridging.hear(news)
 
-            watches = Watches(client, settings, metrics, post, served=served)
+            watches = Watches(client, settings, metrics, post, room=loop.room, served=served)
             leadership = Leadership(
                 client, settings.leadership, metrics,
                 identity=self.identity, gained=lambda: self._gained(watches, loop), lost=loop.follow,

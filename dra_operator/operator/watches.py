@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -84,6 +84,7 @@ class Watches:
         metrics: Metrics,
         post: Callable[[News], None],
         *,
+        room: Callable[[], Awaitable[None]],
         served: Collection[Resource],
     ) -> None:
         self._client = client
@@ -93,7 +94,8 @@ class Watches:
         self._absent = [resource for resource in ENGINE_KINDS if resource not in served]
         kinds = [resource for resource in ENGINE_KINDS if resource in served]
         self.feeds = {
-            resource: Feed(resource, post, metrics, ordered=not watched_by_kopf(resource)) for resource in kinds
+            resource: Feed(resource, post, metrics, ordered=not watched_by_kopf(resource), room=room)
+            for resource in kinds
         }
         self.kopf_kinds = [resource for resource in kinds if watched_by_kopf(resource)]
         self._reflectors = {

@@ -33,6 +33,9 @@ class Listed:
             act()
         self.while_reading.clear()
 
+    async def room(self) -> None:
+        return None
+
     def listed(self, resource: Resource, keys: set[Key], revision: str) -> None:
         self.lists.append({key.name for key in keys})
 

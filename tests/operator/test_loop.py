@@ -125,6 +125,18 @@ def test_a_turn_has_an_end() -> None:
     assert len(rig.engine.told) == 3
 
 
+async def test_lists_wait_while_much_has_not_been_taken_in() -> None:
+    rig = Rig(backlog=2)
+    for name in "abc":
+        rig.loop.post(pod(name))
+    waiting = asyncio.ensure_future(rig.loop.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    rig.loop.turn()
+    await asyncio.sleep(0)
+    assert waiting.done()
+
+
 def test_nothing_is_decided_after_stop(rig: Rig) -> None:
     rig.loop.lead()
     rig.loop.stop()

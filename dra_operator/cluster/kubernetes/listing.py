@@ -28,6 +28,9 @@ class Sink(Protocol):
     def listing(self, resource: Resource, page: Page) -> None:
         """A page of a list that is being read; its objects may be older than what an event has told meanwhile."""
 
+    async def room(self) -> None:
+        """Return when there is room for another page. Objects as they are decoded take ten times what is kept of them."""
+
     def listed(self, resource: Resource, keys: set[Key], revision: str) -> None:
         """The list is complete: at `revision` there was nothing but `keys`."""
 
@@ -87,6 +90,7 @@ async def read_all(client: Client, resource: Resource, settings: WatchSettings, 
         keys.update(key_of(item) for item in page.items)
         sink.listing(resource, page)
         revision = page.revision
+        await sink.room()
     sink.listed(resource, keys, revision)
     return revision
 

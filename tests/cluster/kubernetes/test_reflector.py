@@ -32,6 +32,9 @@ class Recorder:
         for item in page.items:
             self.objects[key(item)] = item
 
+    async def room(self) -> None:
+        return None
+
     def listed(self, resource: Resource, keys: set[Key], revision: str) -> None:
         self.objects = {name: item for name, item in self.objects.items() if name in keys}
         self.lists.append({name.name for name in keys})

@@ -83,8 +83,17 @@ class NetworkClasses:
         except InvalidObject as invalid:
             known.item, known.error = None, str(invalid)
 
+        self._expect(name)
+
     def remove(self, key: Key) -> None:
         self._networks.pop(key.name, None)
+        self._expect(key.name)
+
+    def _expect(self, name: str) -> None:
+        """Will there be a DeviceClass of the name? Claims for it then wait and are not impossible."""
+        network, coming = self._networks.get(name), self.state.coming_classes
+        ready = network is not None and name not in self._classes and self._judge(name, network)[0].reason == "Pending"
+        (coming.add if ready else coming.discard)(name)
 
     def apply_class(self, raw: dict[str, Any]) -> None:
         """A DeviceClass, whoever made it."""
@@ -92,10 +101,12 @@ class NetworkClasses:
         if resource_version(raw) >= resource_version(self._classes.get(name, {})):
             self._classes[name] = raw
         self._stale[name] = None
+        self._expect(name)
 
     def remove_class(self, name: str) -> None:
         self._classes.pop(name, None)
         self._stale[name] = None
+        self._expect(name)
 
     # -- what is due
 
@@ -173,6 +184,8 @@ class NetworkClasses:
             return
         if outcome.status in (400, 403, 422):
             network.trouble = outcome.message or outcome.reason
+            self._expect(str((network.raw.get("metadata") or {}).get("name") or ""))
+            self.state.relaid()
         # After a conflict the watch shows what is there now.
         network.class_due = now + self._retry(network)
 

@@ -202,6 +202,10 @@ class Placer:
         if isinstance(answer, Solved):
             warnings = tuple(map(str, answer.warnings))
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
+        if isinstance(answer, Failed) and answer.device_class in state.coming_classes and answer.kind == "class":
+            return Blocker(
+                _CLASS_PENDING, f"DeviceClass {answer.device_class} is being made for its NetworkDeviceClass"
+            )
         if isinstance(answer, Failed):
             return blocker_of_failure(answer)
         blocker = blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
@@ -224,7 +228,7 @@ class Placer:
         avoiding = tuple(sorted(avoided))
         if blocker.final:
             return Blocked(blocker, impossible=True, avoiding=avoiding)
-        if fixed or blocker.reason == "SearchBudgetExceeded" or self._state.republishing.under_way:
+        if fixed or blocker.reason in ("SearchBudgetExceeded", _CLASS_PENDING) or self._state.republishing.under_way:
             return Blocked(blocker, avoiding=avoiding)
         # Neither usage nor avoided nodes matter to that question, so their comings and goings do not ask it anew.
         known = self._impossible.get(signature) if signature is not None else None
@@ -244,6 +248,9 @@ class Placer:
     ) -> Hashable:
         policy, _ = self._state.terms(unit)
         return self._problems.signature(policy, pod, todo, fixed, avoided)
+
+
+_CLASS_PENDING = "ClassPending"
 
 
 def _not_together(constraints: tuple[UnitConstraint, ...]) -> str:

@@ -56,7 +56,7 @@ class HeldBefore:
 class State:
     """`waited_before` and `held_before`: since when claims waited, and on which node theirs were held since when, according to
     reports from before a restart. `preempted`: by UID, claims whose devices were taken for the unit named.
-    `timed_out`: when a ClaimGroup last gave up.
+    `timed_out`: when a ClaimGroup last gave up. `coming_classes`: names of DeviceClasses that are about to be made.
     By UID of allocated claims: `class_marks` are their classes as they were at the allocation, `drifts` what is wrong with it, as last
     `drifts_told` in an Event, and `drift_notes` why the claim stays where it is all the same.
 
@@ -95,6 +95,7 @@ class State:
     term_changes: int = 0
     preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
+    coming_classes: set[str] = field(default_factory=set)
     class_marks: dict[str, dict[str, ClassMark]] = field(default_factory=dict)
     drifts: dict[str, Finding] = field(default_factory=dict)
     drift_version: int = 0

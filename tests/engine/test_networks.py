@@ -131,6 +131,7 @@ def test_it_becomes_the_class_of_its_name() -> None:
     [owner] = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("NetworkDeviceClass", "fast", True)
     assert stage.bound() == {"p": "n1"}
+    assert not stage.events("Unsatisfiable"), "the class is about to be made"
     found = status(stage)
     assert (found["phase"], found["matchingDevices"], found["observedGeneration"]) == ("Ready", 2, 1)
     assert [(item["type"], item["status"], item["reason"]) for item in found["conditions"]] == [

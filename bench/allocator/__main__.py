@@ -42,7 +42,7 @@ ROWS = (
     Row("fill 60 nodes x 64, 1,500 mixed claims", lambda: shapes.wide(60, 64, 1_500), True),
     Row("fill 100 nodes x 8 partitionable, 1,500 partitions", lambda: shapes.partitioned(100, 1_500), True),
     Row("fill 200 nodes x 8 shared, 3,000 tenths", lambda: shapes.shared(200, 3_000), True),
-    Row("fill 100 nodes, 2,000 devices in the network", lambda: shapes.attached(100, 2_000, 500), True),
+    Row("fill 500 nodes, 20,000 devices in the network", lambda: shapes.attached(500, 20_000, 500), True),
     Row("9 of 32 devices with one value, 4 groups of 8", lambda: shapes.groups(4, 8, 9), False),
     Row("9 of 64 devices with one value, 8 groups of 8", lambda: shapes.groups(8, 8, 9), False),
 )

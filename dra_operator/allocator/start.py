@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dra_operator.allocator.masks import SHORT, mask_of
 from dra_operator.allocator.table import Table
 from dra_operator.inventory.identity import DeviceId
 from dra_operator.inventory.usage import Occupancy
@@ -64,6 +65,8 @@ def _work_out(
     forbidden: frozenset[DeviceId],
     held_positions: int,
 ) -> Start:
+    if len(table.order) > SHORT and not table.multi and table.shared.bit_count() == len(table.order):
+        return _of_shared(table, used | held_positions, shares, occupied, forbidden)
     view = table.view
     share_of = dict(shares)
     free = running = held = 0
@@ -101,6 +104,36 @@ def _work_out(
             free |= mask
     counters, groups = _counters(table, used | held_positions, share_of, occupied, forbidden)
     return Start(free, running, tuple(left), counters, groups, held)
+
+
+def _of_shared(
+    table: Table,
+    used: int,
+    shares: Shares,
+    occupied: Mapping[DeviceId, Occupancy],
+    forbidden: frozenset[DeviceId],
+) -> Start:
+    """As `_work_out`, where all devices are seen by several nodes and none can be shared by claims: looks at those in use alone."""
+    width = len(table.order)
+    bits = table.shared_bits
+    if bits is None:
+        offers = table.view.offers
+        bits = table.shared_bits = {offers[position].id: bit for bit, position in enumerate(table.order)}
+    whole, running = [], []
+    for device in bits.keys() & occupied.keys():
+        occupancy, bit = occupied[device], bits[device]
+        if occupancy.key is not None:
+            running.append(bit)
+        if (
+            occupancy.key is not None
+            or occupancy.whole
+            or not table.view.offers[table.order[bit]].device.allow_multiple
+        ):
+            whole.append(bit)
+    held = mask_of((bits[device] for device in forbidden if device in bits), width)
+    free = (1 << width) - 1 & ~mask_of(whole, width) & ~held
+    counters, groups = _counters(table, used, dict(shares), occupied, forbidden)
+    return Start(free, mask_of(running, width), (), counters, groups, held)
 
 
 def _counters(

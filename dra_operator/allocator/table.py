@@ -13,11 +13,13 @@ from math import log2
 
 from dra_operator.allocator.capacity import CapacityError, consumption
 from dra_operator.allocator.counters import Counters, make_counters
+from dra_operator.allocator.masks import Renumbering
 from dra_operator.allocator.plan import Plan, Rule, Way
 from dra_operator.allocator.selection import Broken, Rejected, Selectors
 from dra_operator.api.taints import untolerated
 from dra_operator.cel import CompileError, EvaluationError
 from dra_operator.inventory.features import Features
+from dra_operator.inventory.identity import DeviceId
 from dra_operator.inventory.kinds import Kind, attribute_of, typed
 from dra_operator.inventory.views import View
 
@@ -63,9 +65,11 @@ class Table:
         "order",
         "plain",
         "plan",
+        "renumbering",
         "set_rules",
         "shapes",
         "shared",
+        "shared_bits",
         "sizes",
         "starts",
         "straight",
@@ -91,6 +95,9 @@ class Table:
         self.plain = True
         #: Bits are positions.
         self.straight = False
+        #: Bits to positions, and the bits of shared devices, once asked for.
+        self.renumbering: Renumbering | None = None
+        self.shared_bits: dict[DeviceId, int] | None = None
         self.starts: dict[tuple[int, int], object] = {}
         #: What others derive from the table: answers by start, shapes of expected demand.
         self.answers: dict[object, object] = {}
@@ -117,11 +124,9 @@ def positions(table: Table, mask: int) -> int:
     """A mask of bits as a mask of positions."""
     if table.straight:
         return mask
-    found = 0
-    for bit, position in enumerate(table.order):
-        if mask >> bit & 1:
-            found |= 1 << position
-    return found
+    if table.renumbering is None:
+        table.renumbering = Renumbering(table.order, len(table.view.offers))
+    return table.renumbering.of(mask)
 
 
 @dataclass(slots=True)

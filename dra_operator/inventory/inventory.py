@@ -244,8 +244,9 @@ class Inventory:
         if self.kinds.outgrown():
             self._forget_kinds()
         if self._stale_nodes:
+            alike: dict[frozenset[PoolId], NodeRecord] = {}
             for name in self._stale_nodes:
-                self._view_node(name)
+                self._view_node(name, alike)
             self._stale_nodes.clear()
             self.published += 1
 
@@ -299,6 +300,7 @@ class Inventory:
         if tied and len(seen_at) > 1:
             for offer in content.offers:
                 offer.home = None
+        pool.common = not pool.here and all(source_of(offer).all_nodes for offer in pool.shared)
         pool.reach = reach
         for name in old_reach - reach:
             self._pools_at[name].discard(pool.id)
@@ -308,7 +310,8 @@ class Inventory:
         if not pool.slices:
             del self.pools[pool.id]
 
-    def _view_node(self, name: str) -> None:
+    def _view_node(self, name: str, alike: dict[frozenset[PoolId], NodeRecord]) -> None:
+        """`alike`: by pools, a node that sees nothing but these, all of them open to every node; so it sees what others with them see."""
         record = self.nodes.get(name)
         if record is None:
             # Slices may arrive before their node does.
@@ -321,6 +324,13 @@ class Inventory:
                 self._pools_at.pop(name, None)
             return
         pools = [self.pools[pool_id] for pool_id in self._pools_at.get(name, ()) if pool_id in self.pools]
+        if pools and all(pool.common for pool in pools):
+            twin = alike.setdefault(frozenset([pool.id for pool in pools]), record)
+            if twin is not record and twin.skips_allowed == record.skips_allowed:
+                record.offers, record.sections, record.view = twin.offers, twin.sections, twin.view
+                record.used, record.shares = 0, {}
+                self.states.move(record)
+                return
         parts: list[tuple[tuple[bool, str, str], Pool, list[Offer]]] = []
         for pool in pools:
             offers = pool.here.get(name, [])

@@ -64,6 +64,7 @@ class Pool:
 
     __slots__ = (
         "binding",
+        "common",
         "content",
         "here",
         "id",
@@ -81,6 +82,8 @@ class Pool:
         #: Offers by the one node that sees them, in order; and those that several nodes may see.
         self.here: dict[str, list[Offer]] = {}
         self.shared: list[Offer] = []
+        #: Does every node see the same of it?
+        self.common = False
         #: Nodes for which some slice of the current generation is meant.
         self.reach: set[str] = set()
         #: Names of slices with a device that has binding conditions.

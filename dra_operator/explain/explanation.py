@@ -6,7 +6,7 @@ Nothing is worked out here. Counts are exact however much is left out of the lis
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: What fell out for one reason: a text and how many devices.
@@ -169,7 +169,8 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long the lists and texts of a written explanation may get. `silent`: also terms of selectors that reject nothing."""
+    """How long the lists and texts of a written explanation may get. `edits`: of one fix; more of them are left out altogether, for
+    a part would do no good. `silent`: also terms of selectors that reject nothing."""
 
     requests: int
     steps: int
@@ -178,14 +179,17 @@ class Bounds:
     causes: int
     nodes: int
     fixes: int
+    edits: int
     text: int
     silent: bool = True
 
 
 #: For a ClaimReport: some kilobytes, whatever the inventory.
-REPORT = Bounds(requests=8, steps=14, details=3, conjuncts=8, causes=5, nodes=3, fixes=5, text=512, silent=False)
+REPORT = Bounds(
+    requests=8, steps=14, details=3, conjuncts=8, causes=5, nodes=3, fixes=5, edits=8, text=512, silent=False
+)
 #: For people and programs that ask.
-FULL = Bounds(requests=64, steps=64, details=12, conjuncts=32, causes=32, nodes=8, fixes=24, text=4096)
+FULL = Bounds(requests=64, steps=64, details=12, conjuncts=32, causes=32, nodes=8, fixes=24, edits=512, text=4096)
 
 
 def explanation_dict(explanation: Explanation, bounds: Bounds) -> dict[str, Any]:
@@ -206,11 +210,19 @@ def explanation_dict(explanation: Explanation, bounds: Bounds) -> dict[str, Any]
             {"nodes": list(item.nodes), "count": item.count, "lacks": [cut(text, bounds.text) for text in item.lacks]}
             for item in shown
         ]
-    result["fixes"] = [
-        {**fix.to_dict(), "text": cut(fix.text, bounds.text)} for fix in explanation.fixes[: bounds.fixes]
-    ]
+    result["fixes"] = [_fix_dict(fix, bounds) for fix in explanation.fixes[: bounds.fixes]]
     if explanation.warnings:
         result["warnings"] = [cut(text, bounds.text) for text in explanation.warnings[: bounds.causes]]
+    return result
+
+
+def _fix_dict(fix: Fix, bounds: Bounds) -> dict[str, Any]:
+    edits = fix.edits if len(fix.edits) <= bounds.edits else ()
+    if sum(len(str(edit.value)) for edit in edits) > 4 * bounds.text:
+        edits = ()
+    result = replace(fix, text=cut(fix.text, bounds.text), edits=edits, nodes=fix.nodes[: 2 * bounds.edits]).to_dict()
+    if len(fix.nodes) > 2 * bounds.edits:
+        result["moreNodes"] = len(fix.nodes) - 2 * bounds.edits
     return result
 
 
@@ -230,7 +242,8 @@ def request_dict(item: RequestExplanation, bounds: Bounds) -> dict[str, Any]:
     heard = [each for each in item.conjuncts if each.rejects or bounds.silent]
     telling = sorted(heard, key=lambda each: -each.rejects)[: bounds.conjuncts]
     if telling:
-        result["conjuncts"] = [_conjunct_dict(each, bounds) for each in item.conjuncts if each in telling]
+        chosen = set(map(id, telling))
+        result["conjuncts"] = [_conjunct_dict(each, bounds) for each in item.conjuncts if id(each) in chosen]
     return result
 
 

@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 Mode = Literal["allocate", "observe"]
 INSTALL = "kubectl apply --server-side -f manifests/install.yaml"
+BRIDGE_INSTALL = "kubectl apply --server-side -k manifests/bridge"
 REQUIRED_DRA = (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES, RESOURCE_SLICES)
 REQUIRED_CRDS = (ALLOCATION_POLICIES, CLAIM_REPORTS, CLAIM_GROUPS, DEVICE_CLASS_REPORTS)
 
@@ -68,7 +69,9 @@ class Right:
         return text + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
-def rights(mode: Mode, served: Collection[Resource], namespace: str, lease: str) -> list[Right]:
+def rights(
+    mode: Mode, served: Collection[Resource], namespace: str, lease: str, *, bridge: bool = False
+) -> list[Right]:
     """What the operator does to the API, as RBAC sees it."""
     wanted = [Right(verb, item.group, item.plural) for item in served for verb in ("list", "watch")]
     for report in (CLAIM_REPORTS, DEVICE_CLASS_REPORTS):
@@ -86,10 +89,12 @@ def rights(mode: Mode, served: Collection[Resource], namespace: str, lease: str)
             Right("update", "resource.k8s.io", "resourceclaims/binding"),
             Right("create", "events.k8s.io", "events"),
         ]
+    if bridge:
+        wanted += [Right(verb, "resource.k8s.io", "resourceslices") for verb in ("create", "update", "delete")]
     return wanted
 
 
-async def check(client: Client, mode: Mode, namespace: str, lease: str) -> frozenset[Resource]:
+async def check(client: Client, mode: Mode, namespace: str, lease: str, *, bridge: bool = False) -> frozenset[Resource]:
     """The kinds of the engine that this cluster serves. `lease` "" where none is used. Raises NotFit, Unreachable."""
     response = await client.send(Request("GET", "/version"))
     if response.status == 401:
@@ -101,11 +106,12 @@ async def check(client: Client, mode: Mode, namespace: str, lease: str) -> froze
         raise NotFit(problems)
     for absent in [item for item in ENGINE_KINDS if item not in served]:
         log.warning("kind is not served here and counts as empty", kind=absent.kind, version=absent.api_version)
-    denied = await _denied(client, rights(mode, served, namespace, lease))
+    denied = await _denied(client, rights(mode, served, namespace, lease, bridge=bridge))
     if denied:
         raise NotFit(
             [f"missing right: {right}" for right in denied]
             + [f"grant them with: {INSTALL} (or run as the service account that it creates, not as another user)"]
+            + ([f"and, for --bridge, with: {BRIDGE_INSTALL}"] if bridge else [])
         )
     if mode == "allocate":
         await _warn_of_missing_policies(client)

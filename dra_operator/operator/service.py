@@ -101,7 +101,9 @@ class Service:
             client = Client(self.connection, settings.client, user_agent=agent, observer=metrics.request)
             await stack.enter_async_context(client)
             lease = settings.leadership.lease_name if settings.leadership.enabled else ""
-            served = await preflight.check(client, settings.mode, settings.leadership.namespace, lease)
+            served = await preflight.check(
+                client, settings.mode, settings.leadership.namespace, lease, bridge=self._bridges
+            )
 
             loop = Loop(self._engine, settings.loop, metrics, start_over=lambda: watches.start_over())
             bridging = Bridging(client, leads=lambda: leadership.leads()) if self._bridges else None

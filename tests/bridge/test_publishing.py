@@ -95,6 +95,16 @@ def test_many_devices_take_several_slices_of_one_pool() -> None:
     assert len({device["name"] for spec in specs for device in spec["devices"]}) == 200
 
 
+def test_where_kubelet_needs_no_plugin_the_devices_say_so() -> None:
+    """An API server without the feature gate drops the field: that alone is no reason to write again."""
+    given = node(gpu=1)
+    assert "skipNodeOperations" not in slices(given, 1)[0]
+    given["status"]["declaredFeatures"] = ["DRAOptionalNodeOperations"]
+    (write,) = wanted_writes("n", given, [])
+    assert write.body["spec"].pop("skipNodeOperations") == ["*"]
+    assert wanted_writes("n", given, carried_out([write], [])) == []
+
+
 # -- in step
 
 

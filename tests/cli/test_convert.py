@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dra_operator.cli import main
-from tests.convert.document import MEANT, SEED, every_class, seed_manifests
+from tests.convert.document import MEANT, SEED, every_class, gpu_and_nic, seed_manifests
 
 CLAIM = "apiVersion: resource.k8s.io/v1alpha3\nkind: ResourceClaim\nmetadata: {name: c}\nspec: {resourceClassName: k}\n"
 WANTED = {"devices": {"requests": [{"name": "device", "exactly": {"deviceClassName": "k"}}]}}
@@ -187,3 +187,17 @@ def test_each_class_of_the_document_means_what_it_says(tmp_path: Path, run: Run,
     assert got == {name: MEANT[name] for name in classes}
     waiting = [claim["reason"].split(":")[0] for claim in claims if not claim["devices"]]
     assert waiting == ["NoDevices"] * len(classes)
+
+
+@pytest.mark.skipif(not SEED.is_dir(), reason="no shared data")
+def test_the_pod_with_a_gpu_and_a_nic_gets_both(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "old.yaml").write_text(gpu_and_nic())
+    code, out, _ = run("convert", "-f", str(tmp_path / "old.yaml"))
+    assert code == 0
+    (tmp_path / "new.yaml").write_text(out)
+    code, out, _ = run("simulate", "-o", "json", "-f", str(tmp_path / "new.yaml"))
+    assert code == 0
+    got = {claim["name"]: claim["devices"][0]["device"] for claim in json.loads(out)["claims"]}
+    assert got["training-gpu"] in MEANT["high-mem-gpu"]
+    assert got["training-nic"] == "nic"
+    assert [pod["phase"] for pod in json.loads(out)["pods"]] == ["Running"]

@@ -28,6 +28,7 @@ MEANT: Mapping[str, frozenset[str]] = {
     "standard-gpu": frozenset({"quick", "steady", "quick-but-small"}),
     "batch-gpu": frozenset({"plain"}),
     "reserved-critical": frozenset({"kept"}),
+    "high-bandwidth-nic": frozenset({"nic"}),
 }
 
 INVENTORY = """
@@ -58,6 +59,9 @@ spec:
   - {name: steady, attributes: {latency-p99-ms: "120", memory-gb: "80"}}
   - {name: tardy, attributes: {latency-p99-ms: "1000", memory-gb: "80"}}
   - {name: plain, attributes: {type: gpu}}
+  - {name: nic, attributes: {bandwidth-gbps: "400", low-latency: "true"}}
+  - {name: slow-nic, attributes: {bandwidth-gbps: "100", low-latency: "true"}}
+  - {name: tardy-nic, attributes: {bandwidth-gbps: "200", low-latency: "false"}}
   - {name: kept, attributes: {reserved-for: critical, node: gpu-reserved-1}}
   - {name: kept-elsewhere, attributes: {reserved-for: critical, node: gpu-reserved-2}}
 """
@@ -111,6 +115,14 @@ def claim(name: str, device_class: str) -> str:
 
 def every_class(claimed: Collection[str]) -> str:
     """All classes of the document, `INVENTORY`, and of each class that is claimed one claim more than there are devices."""
-    classes = [text for text in _manifests() if yaml.safe_load(text)["kind"] == "DeviceClass"]
+    classes = [text for text in _manifests() if yaml.safe_load(text)["kind"].endswith("DeviceClass")]
     claims = [claim(f"{name}-{number}", name) for name in sorted(claimed) for number in range(len(MEANT[name]) + 1)]
     return "\n---\n".join([*classes, linked_class(), INVENTORY, *claims])
+
+
+def gpu_and_nic() -> str:
+    """The document's pod with two claims, with the claims, the classes and `INVENTORY`."""
+    classes = [text for text in _manifests() if yaml.safe_load(text)["kind"].endswith("DeviceClass")]
+    (pod,) = [text for text in _manifests() if yaml.safe_load(text)["kind"] == "Pod" and "training-nic" in text]
+    claims = [claim("training-gpu", "high-mem-gpu"), claim("training-nic", "high-bandwidth-nic")]
+    return "\n---\n".join([*classes, INVENTORY, *claims, pod])

@@ -86,3 +86,12 @@ async def test_observing_needs_no_right_to_write_claims(server: FakeApiServer, c
 async def test_refused_credentials(server: FakeApiServer, client: Client) -> None:
     server.token = "another"
     assert "401" in (await problems(client))[0]
+
+
+async def test_the_bridge_needs_rights_of_its_own(server: FakeApiServer, client: Client) -> None:
+    server.denied_rights.add(("create", "resourceslices"))
+    assert await check(client, "allocate", "dra-operator", "dra-operator")
+    with pytest.raises(NotFit) as caught:
+        await check(client, "allocate", "dra-operator", "dra-operator", bridge=True)
+    assert caught.value.problems[0] == "missing right: create resourceslices.resource.k8s.io"
+    assert "manifests/bridge" in caught.value.problems[-1]

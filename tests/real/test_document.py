@@ -14,10 +14,10 @@ import yaml
 
 from devcluster import ControlPlane
 from devcluster.pytest_plugin import Kubectl, Nodes
-from tests.convert.document import MEANT, SEED, every_class, seed_manifests
+from tests.convert.document import MEANT, SEED, every_class, gpu_and_nic, seed_manifests
 from tests.real.operator_process import ROOT, OperatorProcess
 from tests.real.scene import Scene
-from tests.real.workloads import RESOURCE, devices, listed
+from tests.real.workloads import devices, listed
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(not SEED.is_dir(), reason="no shared data")]
 
@@ -107,6 +107,14 @@ def test_each_class_gets_the_devices_it_means(scene: Scene, nodes: Nodes, namesp
         return found
 
     scene.wait(lambda: got() == {name: set(MEANT[name]) for name in classes}, "every class has its devices")
-    assert len(scene.plane.client.get(f"{RESOURCE}/deviceclasses?labelSelector=test%3D{namespace}")["items"]) == len(
-        MEANT
-    )
+
+
+def test_a_pod_gets_a_gpu_and_a_nic(scene: Scene, nodes: Nodes, namespace: str, tmp_path: Path) -> None:
+    """The class of the NIC is a NetworkDeviceClass, which the operator compiles into a DeviceClass."""
+    (node,) = nodes("cpu:1")
+    text = gpu_and_nic().replace("nodeName: node-b", f"nodeName: {node}")
+    scene.apply(*converted(text, tmp_path, namespace))
+    scene.wait(lambda: scene.node("training-job") == node, "the pod runs")
+    assert [device for _, _, device in devices(scene.claim("training-nic"))] == ["nic"]
+    ((_, _, gpu),) = devices(scene.claim("training-gpu"))
+    assert gpu in MEANT["high-mem-gpu"]

@@ -17,6 +17,7 @@ from dra_operator.engine.holding import Holding
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.state import State, claim_reference, pod_reference, pods_of
 from dra_operator.engine.ties import names_of
+from dra_operator.engine.writes import Stage as WriteStage
 from dra_operator.engine.writing import deallocate
 from dra_operator.preemption.holders import Holder
 from dra_operator.preemption.holds import Hold
@@ -278,6 +279,8 @@ class Preempting:
         if outcome.ok or outcome.status == 404:
             run.allowed.add(decision.uid)
             return
+        if outcome.status in (0, 408) or outcome.status >= 500:
+            return  # it is asked again; giving up would leave those in vain who are on their way already
         if outcome.status == 429:
             reference = next(pod for holder in run.victims for pod in holder.pods if pod.uid == decision.uid)
             for budget in self._state.budgets.of(reference):
@@ -304,6 +307,11 @@ class Preempting:
         if run.victims:
             self.recheck = now if self.recheck is None else min(now, self.recheck)
         self._runs.pop(run.unit, None)
+        for holder in run.victims:
+            for pod in holder.pods:
+                write = self._state.writes.get(pod.uid)
+                if write is not None and isinstance(write.decision, EvictPod) and write.stage is WriteStage.RETRY:
+                    self._state.writes.gone(pod.uid)
         self._again.pop(run.unit, None)
         unit = self._state.units.get(run.unit)
         if unit is not None:

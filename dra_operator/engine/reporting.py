@@ -263,7 +263,8 @@ class Reporter:
         same_phase = status["phase"] == report.status.get("phase") and status.get("reason") == report.status.get(
             "reason"
         )
-        if status["phase"] in URGENT and not same_phase:
+        told = _preempted_by(status) == _preempted_by(report.status)
+        if (status["phase"] in URGENT and not same_phase) or not told:
             soon = max(report.since + settings.report_soon, spaced)
             return _Due(soon, soon)
         return _Due(max(stale_since + settings.report_settle, spaced), max(stale_since + settings.report_lazy, spaced))
@@ -431,6 +432,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], dict) and "type" in value[0]:
         return [{name: item for name, item in entry.items() if name != "lastTransitionTime"} for entry in value]
     return value
+
+
+def _preempted_by(status: dict[str, Any]) -> Any:
+    """For whom it has to go: its owner should know while it is still there."""
+    return (status.get("preemption") or {}).get("preemptedBy")
 
 
 def _new_hold(new: dict[str, Any], old: dict[str, Any]) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dra_operator.cluster.memory.faults import KillOnce
-from dra_operator.engine.decisions import EvictPod
+from dra_operator.cluster.memory.faults import Fate, KillOnce, NoFaults
+from dra_operator.engine.decisions import Decision, EvictPod
 from tests.engine.gangs import RACK, bare, cluster, group, let_go_together, member, members
 from tests.engine.stage import Object, Stage, claim, pod, policy, priority_class
 
@@ -118,6 +118,33 @@ def test_what_is_freed_is_for_the_gang() -> None:
     assert "rival" not in stage.bound()
     assert stage.report("rival")["reason"] == "Held"
     stage.run(60)
+    assert {"a", "b"} <= set(stage.bound())
+
+
+class FailTheFirstEviction(NoFaults):
+    """The API server has trouble for a moment: one eviction is answered with 500, and does not happen."""
+
+    def __init__(self) -> None:
+        self.happened = False
+
+    def fate(self, decision: Decision) -> Fate:
+        if isinstance(decision, EvictPod) and not decision.dry_run and not self.happened:
+            self.happened = True
+            return "error"
+        return "served"
+
+
+def test_an_eviction_without_a_clear_answer_is_repeated() -> None:
+    """The one that was evicted already must not have gone in vain: nobody else is chosen."""
+    faults = FailTheFirstEviction()
+    stage = Stage(*cluster(3, 2), HIGH, ALWAYS, faults=faults)
+    for index in range(3):
+        stage.apply(*holding(f"low{index}", 2))
+    stage.run(10)
+    stage.apply(group(members=2), *members("a", "b", count=2, **HIGHER))
+    stage.run(60)
+    assert faults.happened
+    assert len(evicted(stage)) == 2
     assert {"a", "b"} <= set(stage.bound())
 
 

@@ -64,7 +64,7 @@ def odd_claims(good: str, failing: str) -> list[Odd]:
         odd("Unsatisfiable", "'x'", "no-semver", selecting(good, "semver('x').isLessThan(semver('1.0.0'))")),
         odd("Unsatisfiable", "'zz'", "no-quantity", selecting(good, "quantity('zz').isInteger()")),
         odd("Unsatisfiable", "by zero", "by-zero", selecting(good, "1 / (device.driver == '' ? 1 : 0) == 1")),
-        odd("Unsatisfiable", "capacity", "huge", request(good, capacity={"requests": {"memory": "1000000E"}})),
+        odd("Unsatisfiable", "capacity", "huge", request(good, capacity={"requests": {"memory": "1e30"}})),
         odd("Unsatisfiable", "capacity", "no-such", request(good, capacity={"requests": {"no-such": "1"}})),
         odd("Unsatisfiable", "no.such", "unlike", *both, constraints=({"matchAttribute": "no.such/attribute"},)),
         odd("Unsatisfiable", "none", "half-missing", missing),

@@ -259,9 +259,15 @@ def _served_by_us(scene: Scene, app: str) -> bool:
 
 
 def _each_once(count: int, *scenes: Scene) -> bool:
-    claims = [item for scene in scenes for item in listed(scene.plane, scene.namespace, "resourceclaims")]
-    taken = sorted((device, item["metadata"]["name"]) for item in claims for device in devices(item))
-    assert len(taken) == len({device for device, _ in taken}) == count, taken
+    """`count` devices are allocated in these namespaces, none of them twice."""
+    holders: dict[tuple[str, str, str], list[str]] = {}
+    for scene in scenes:
+        for item in listed(scene.plane, scene.namespace, "resourceclaims"):
+            for device in devices(item):
+                holders.setdefault(device, []).append(f"{scene.namespace}/{item['metadata']['name']}")
+    twice = {device: names for device, names in holders.items() if len(names) > 1}
+    if twice or len(holders) != count:
+        raise AssertionError(f"in two allocations: {twice}; of {count} devices {len(holders)} are allocated: {holders}")
     return True
 
 

@@ -44,7 +44,9 @@ def forward(found: Survey, phase: int) -> Step:
     if phase == 2:
         gone = _settled_taints(found)
         return Step((*classes, *_taints(found), *_admission(found)), gone, tuple(_change_over(found)))
-    gone = tuple(f"devicetaintrule/{_taint_name(node)}" for node in _nodes_with_plugins(found, ever=True))
+    gone = tuple(
+        f"devicetaintrule/{name}" for node in _nodes_with_plugins(found, ever=True) for name in _taint_names(node)
+    )
     policies = (f"mutatingadmissionpolicybinding/{_POLICY}", f"mutatingadmissionpolicy/{_POLICY}")
     return Step(classes, (*gone, *policies), (("remove the device plugin's DaemonSet", "nothing asks it any more"),))
 
@@ -55,7 +57,9 @@ def backward(found: Survey, phase: int) -> Step:
     if phase == 1:
         made = [resource for resource in _resources(found) if resource.suggested not in found.classes]
         classes = tuple(f"deviceclass/{resource.suggested}" for resource in made if not _names(resource))
-        taints = tuple(f"devicetaintrule/{_taint_name(node)}" for node in _nodes_with_plugins(found, ever=True))
+        taints = tuple(
+            f"devicetaintrule/{name}" for node in _nodes_with_plugins(found, ever=True) for name in _taint_names(node)
+        )
         return Step(before, (*classes, *taints))
     if phase == 2:
         policies = (f"mutatingadmissionpolicybinding/{_POLICY}", f"mutatingadmissionpolicy/{_POLICY}")
@@ -138,32 +142,34 @@ def _nodes_with_plugins(found: Survey, *, ever: bool = False) -> list[NodeUse]:
     ]
 
 
-def _taint_name(node: NodeUse) -> str:
-    return f"device-plugin-{node.name}"[:253]
+def _taint_names(node: NodeUse) -> list[str]:
+    """One rule for each pool of the node, in order."""
+    return [f"device-plugin-{node.name}"[:250] + (f"-{number}" if number else "") for number in range(len(node.pools))]
 
 
 def _taints(found: Survey) -> Iterator[Object]:
     """Also for kube-scheduler, which allocates what the operator does not manage: nobody new gets devices of a plugin's node."""
     for node in _nodes_with_plugins(found):
-        (driver, pool), resource = sorted(node.pools.items())[0]
-        yield {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "DeviceTaintRule",
-            "metadata": {"name": _taint_name(node)},
-            "spec": {
-                "deviceSelector": {"driver": driver, "pool": pool},
-                "taint": {"key": PLUGIN_TAINT, "value": resource.replace("/", "_"), "effect": "NoSchedule"},
-            },
-        }
+        for name, ((driver, pool), resource) in zip(_taint_names(node), sorted(node.pools.items()), strict=True):
+            yield {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "DeviceTaintRule",
+                "metadata": {"name": name},
+                "spec": {
+                    "deviceSelector": {"driver": driver, "pool": pool},
+                    "taint": {"key": PLUGIN_TAINT, "value": resource.replace("/", "_"), "effect": "NoSchedule"},
+                },
+            }
 
 
 def _settled_taints(found: Survey) -> tuple[str, ...]:
     """Rules of nodes that no plugin serves any more."""
     still = {node.name for node in _nodes_with_plugins(found)}
     return tuple(
-        f"devicetaintrule/{_taint_name(node)}"
+        f"devicetaintrule/{name}"
         for node in _nodes_with_plugins(found, ever=True)
         if node.name not in still
+        for name in _taint_names(node)
     )
 
 

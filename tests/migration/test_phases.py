@@ -155,3 +155,19 @@ def test_progress_by_namespace() -> None:
     found = survey([*node("a", publishes=4), device_class(GPU), namespace, pod("p", nvidia_gpu=2), claim("c", "a")])
     assert [(item.name, item.asked, item.claims, item.follows) for item in progress(found)] == [("team", 2, 1, True)]
     assert not all(check.holds for check in checks(found, 2))
+
+
+def test_every_pool_of_a_node_is_left_to_the_plugin() -> None:
+    one, published = node("a", 4, 2)
+    other = {
+        "metadata": {"name": "more"},
+        "spec": {**published["spec"], "pool": {**published["spec"]["pool"], "name": "b"}},
+    }
+    found = survey([one, published, {**published, **other}, device_class(GPU)])
+    rules = [item for item in forward(found, 1).objects if item["kind"] == "DeviceTaintRule"]
+    assert {item["metadata"]["name"]: item["spec"]["deviceSelector"]["pool"] for item in rules} == {
+        "device-plugin-a": "a", "device-plugin-a-1": "b",
+    }  # fmt: skip
+    assert [name for name in forward(found, 3).delete if "taint" in name] == [
+        "devicetaintrule/device-plugin-a", "devicetaintrule/device-plugin-a-1",
+    ]  # fmt: skip

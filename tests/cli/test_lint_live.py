@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     [
         # The template is in the cluster, and so is its class.
         ([pod("more", "one")], set()),
-        ([template("nine", 9), pod("more", "nine")], {"count-too-high", "replicas-exceed-inventory"}),
+        ([template("nine", 9), pod("more", "nine")], {"count-too-high"}),
         # All classes that there are, are known.
         ([template("tape", device_class="tape"), pod("more", "tape")], {"unknown-class"}),
     ],

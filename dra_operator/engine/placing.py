@@ -102,7 +102,10 @@ class Placer:
 
     def candidates(self, unit: Unit) -> Candidates | None:
         """The devices its unallocated claims could use, whoever has them now; None if they cannot be planned."""
-        seen = [self._state.view.claims[key] for key in unit.claims]
+        found_claims = [self._state.view.claims.get(key) for key in unit.claims]
+        seen = [claim for claim in found_claims if claim is not None]
+        if len(seen) < len(found_claims):
+            return None  # one was deleted a moment ago
         todo = tuple(claim.claim for claim in seen if not claim.allocated)
         if unit.key.kind == "group":
             # Its members are mostly alike, and not all on one node.

@@ -30,6 +30,8 @@ class PreemptionStory(Story):
         self.broken: list[Violation] = []
         #: By preemptor, as (kind, name): the victims' UIDs, and when the last was evicted.
         self.evicted: dict[tuple[str, str], dict[str, float]] = {}
+        #: Preemptors of which an eviction was refused or not answered: then others may have gone in vain.
+        self.refused: set[tuple[str, str]] = set()
         self.served: dict[str, float] = {}
         self.given: list[tuple[float, int]] = []
         self.priority: dict[tuple[str, str], int] = {}
@@ -129,6 +131,9 @@ class PreemptionStory(Story):
     def _hear(self, executed: Executed) -> None:
         decision, response = executed.decision, executed.response
         if response is None or not response.ok:
+            why = _WHY.fullmatch(decision.reason) if isinstance(decision, EvictPod) else None
+            if why is not None:
+                self.refused.add((why[1], why[2].rpartition("/")[2]))
             return
         if isinstance(decision, WriteClaimStatus) and decision.action == "allocate":
             self.served[decision.claim.name] = self.world.now
@@ -162,6 +167,7 @@ class PreemptionStory(Story):
             Violation(self.world.now, "no eviction in vain", f"{kind} {name}", f"{len(victims)} evicted, not served")
             for (kind, name), victims in self.evicted.items()
             if self._exists(kind, name)
+            and (kind, name) not in self.refused
             and self._served(kind, name) < max(victims.values()) - IN_FLIGHT
             and not any(at >= max(victims.values()) and given > self.priority[kind, name] for at, given in self.given)
         ]

@@ -22,3 +22,13 @@ def test_what_was_said_before_it_had_devices_is_no_verdict_on_them() -> None:
     stage.engines[-1].observe("ResourceClaim", "MODIFIED", stage.get("ResourceClaim", "a") or {}, now)
     decided = stage.engines[-1].decide(now)
     assert not [item for item in decided if isinstance(item, WriteClaimStatus | EvictPod)]
+
+
+def test_a_unit_with_a_claim_that_is_gone_has_no_candidates() -> None:
+    """Asked after the pass, by who wants to know whether a waiting unit could use some devices."""
+    stage = Stage(node("n1"), gpus("n1", 1), device_class(), claim("a", 2), pod("a", "a")).run(5)
+    engine = stage.engines[-1]
+    (unit,) = engine._state.waiting.values()
+    assert engine._placer.candidates(unit) is not None
+    del engine._state.view.claims[unit.claims[0]]
+    assert engine._placer.candidates(unit) is None

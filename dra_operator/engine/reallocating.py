@@ -80,6 +80,7 @@ class Reallocating:
         self.recheck = None
         state = self._state
         if not state.drifts and not self._moves:
+            self._lost, self._movable, self._version = [], {}, (-1, -1)
             return []
         version = state.drift_version, state.term_changes
         if self._version != version:

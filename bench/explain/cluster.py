@@ -1,6 +1,7 @@
 """`kubectl-dra explain` of a waiting pod on a real control plane with many nodes, from the shell's view: start-up and all reads.
 
-Nobody allocates meanwhile: what is measured is the command and the API server's answers to it.
+Nobody allocates meanwhile: what is measured is the command and the API server's answers to it. The command finds its modules compiled,
+as an installed program does; the first of the runs compiles them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -62,11 +64,14 @@ def _quickest(plane: ControlPlane, arguments: tuple[str, ...]) -> dict[str, floa
         "json",
     ]
     found: list[tuple[float, float]] = []
-    for _ in range(RUNS):
-        before, began = _cpu(), time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "NO_COLOR": "1"})
-        found.append((time.monotonic() - began, _cpu() - before))
-        assert json.loads(done.stdout)
+    with tempfile.TemporaryDirectory() as compiled:
+        environment = {**os.environ, "NO_COLOR": "1", "PYTHONPYCACHEPREFIX": compiled}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for _ in range(1 + RUNS):
+            before, began = _cpu(), time.monotonic()
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            found.append((time.monotonic() - began, _cpu() - before))
+            assert json.loads(done.stdout)
     return {"seconds": min(wall for wall, _ in found), "cpu": min(cpu for _, cpu in found)}
 
 

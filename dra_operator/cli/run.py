@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -19,11 +18,6 @@ from dra_operator.operator import structured_logs
 from dra_operator.operator.preflight import NotFit
 from dra_operator.operator.service import Service
 from dra_operator.operator.settings import LeadershipSettings, ProbeSettings, Settings
-
-#: Net allocations before a collection of the youngest objects, and how many of those make one of the older ones.
-#: Python's own 700 walk the heap again and again while lists of a large cluster are read, a third of the start-up time;
-#: what we keep is freed by its reference count.
-GARBAGE_COLLECTION = (50_000, 20, 100)
 
 
 class Mode(StrEnum):
@@ -58,7 +52,6 @@ def run(
         structured_logs.configure(log_level)
     except ValueError as error:
         raise CommandFailed(str(error), USAGE) from None
-    gc.set_threshold(*GARBAGE_COLLECTION)
     settings = Settings(
         mode=mode.value,
         bridge=bridge,

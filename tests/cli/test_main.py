@@ -82,6 +82,18 @@ def test_the_help_imports_no_command() -> None:
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False).stderr == ""
 
 
+def test_a_program_collects_garbage_rarely_and_whoever_calls_it_as_a_function_keeps_their_own_setting() -> None:
+    check = (
+        "import gc, sys; from dra_operator.cli import main\n"
+        "for arguments in (['--version'], None):\n"
+        "    sys.argv = ['kubectl-dra', '--version']\n"
+        "    try: main.run(arguments)\n"
+        "    except SystemExit: print(gc.get_threshold() == main.GARBAGE_COLLECTION)"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [main.dra_operator.__version__, "False", main.dra_operator.__version__, "True"]
+
+
 @pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: str(command.name))
 def test_every_command_has_help_with_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: main.Command

@@ -52,7 +52,6 @@ def explain(
     Example: kubectl-dra explain pod/train-0 -n team-a
     """
     kind, name = parse_target(target)
-    from dra_operator.cli.explained import print_account
     from dra_operator.cli.explaining import explain_cluster, explain_files
 
     exclude_files(file, kubeconfig, context)
@@ -60,6 +59,9 @@ def explain(
         account, fine = explain_files(file, kind, namespace, name)
     else:
         account, fine = explain_cluster(kubeconfig, context, kind, namespace, name), True
+    # Brings the engine with it: not before the cluster has been asked.
+    from dra_operator.cli.explained import print_account
+
     print_account(account, output)
     if not fine:
         raise CommandFailed()

@@ -8,16 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from dra_operator.api.meta import Key
 from dra_operator.cli.failures import CommandFailed
 from dra_operator.cli.live import Listed, read_cluster
-from dra_operator.engine.engine import Engine
-from dra_operator.engine.settings import EngineSettings
 from dra_operator.explain.account import Account
 from dra_operator.explain.explanation import listed
+
+if TYPE_CHECKING:
+    from dra_operator.engine.engine import Engine
 
 Kind = Literal["claim", "pod"]
 _NAMES = {"claim": "ResourceClaim", "pod": "Pod"}
@@ -39,7 +41,7 @@ def explain_files(paths: Sequence[str], kind: str, namespace: str, name: str) ->
 
 def explain_cluster(kubeconfig: Path | None, context: str | None, kind: str, namespace: str, name: str) -> Account:
     """From a cluster's objects, as an observing operator sees them now. Raises CommandFailed."""
-    listed = read_cluster(kubeconfig, context)
+    listed = read_cluster(kubeconfig, context, meanwhile=_import_engine)
     engine, now = observing(listed, time.time())
     account = engine.explain(cast(Kind, kind), Key(namespace, name), now)
     if account is None:
@@ -49,8 +51,16 @@ def explain_cluster(kubeconfig: Path | None, context: str | None, kind: str, nam
     return account
 
 
+def _import_engine() -> None:
+    """What takes longest to import. By then the reading has all it needs, so that no thread waits for the imports of the other."""
+    import_module("dra_operator.engine.engine")
+
+
 def observing(listed: Listed, now: float) -> tuple[Engine, float]:
     """An engine that has seen these objects and has made up its mind; it decides nothing that would be written."""
+    from dra_operator.engine.engine import Engine
+    from dra_operator.engine.settings import EngineSettings
+
     engine = Engine(EngineSettings(mode="observe"))
     for resource, items in listed:
         for item in items:

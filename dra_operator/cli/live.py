@@ -54,15 +54,32 @@ def exclude_files(files: Sequence[str] | None, kubeconfig: Path | None, context:
         raise CommandFailed("-f and a cluster (--kubeconfig, --context) exclude each other", USAGE)
 
 
-def read_cluster(kubeconfig: Path | None, context: str | None, resources: Sequence[Resource] = ENGINE_KINDS) -> Listed:
-    """All objects of these kinds, the kinds side by side. Raises CommandFailed."""
+def _nothing() -> None:
+    return None
+
+
+def read_cluster(
+    kubeconfig: Path | None,
+    context: str | None,
+    resources: Sequence[Resource] = ENGINE_KINDS,
+    *,
+    meanwhile: Callable[[], None] = _nothing,
+) -> Listed:
+    """All objects of these kinds, the kinds side by side. `meanwhile` runs in a thread while the server works. Raises CommandFailed."""
     found: dict[Resource, list[Object]] = {resource: [] for resource in resources}
-    stream_cluster(kubeconfig, context, lambda resource, items: found[resource].extend(items), resources)
+    stream_cluster(
+        kubeconfig, context, lambda resource, items: found[resource].extend(items), resources, meanwhile=meanwhile
+    )
     return list(found.items())
 
 
 def stream_cluster(
-    kubeconfig: Path | None, context: str | None, take: Take, resources: Sequence[Resource] = SNAPSHOT_KINDS
+    kubeconfig: Path | None,
+    context: str | None,
+    take: Take,
+    resources: Sequence[Resource] = SNAPSHOT_KINDS,
+    *,
+    meanwhile: Callable[[], None] = _nothing,
 ) -> None:
     """As `read_cluster`, a page at a time; pages of different kinds come in any order. Raises CommandFailed."""
     absent: list[str] = []
@@ -73,7 +90,8 @@ def stream_cluster(
 
         path = str(kubeconfig) if kubeconfig else None
         async with Client(await load(path, context), user_agent="kubectl-dra") as client:
-            served = await asyncio.gather(*(_list(client, resource, take) for resource in resources))
+            lists = asyncio.gather(*(_list(client, resource, take) for resource in resources))
+            served, _ = await asyncio.gather(lists, asyncio.to_thread(meanwhile))
         absent.extend(resource.kind for resource, there in zip(resources, served, strict=True) if not there)
 
     _run(read())

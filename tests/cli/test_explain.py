@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,19 @@ def test_a_cluster_of_500_nodes_is_read_page_by_page(tmp_path: Path) -> None:
         told = data("explain", "pod/p", "--kubeconfig", cluster.kubeconfig)
     assert told["requests"][0]["devices"] == 4000
     assert told["fixes"]
+
+
+def test_the_engine_is_not_imported_before_the_cluster_is_asked() -> None:
+    check = (
+        "import sys, dra_operator.cli.explain, dra_operator.cli.explaining as explaining\n"
+        "name = 'dra_operator.engine.engine'\n"
+        "def read_cluster(*_, meanwhile):\n"
+        "    before = name in sys.modules; meanwhile(); print(before, name in sys.modules); sys.exit()\n"
+        "explaining.read_cluster = read_cluster\n"
+        "explaining.explain_cluster(None, None, 'pod', 'default', 'p')"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
 
 
 # -- captured inventories

@@ -15,6 +15,7 @@ import pytest
 import typer.main
 
 from dra_operator.cli.main import COMMANDS, build
+from dra_operator.operator.metrics import Metrics
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/README.md")])
@@ -148,6 +149,13 @@ def test_targets_that_are_named_exist() -> None:
     named = {(document, target) for document, piece in PIECES for target in re.findall(r"^make ([a-z-]+)", piece)}
     assert named
     assert {each for each in named if each[1] not in targets} == set()
+
+
+def test_metrics_that_are_named_exist() -> None:
+    exposed = {line.split()[2] for line in Metrics().render().decode().splitlines() if line.startswith("# TYPE")}
+    named = {(document, metric) for document, piece in PIECES for metric in re.findall(r"dra_operator_[a-z_]+", piece)}
+    assert named
+    assert {each for each in named if each[1] not in exposed} == set()
 
 
 def test_the_map_has_every_package() -> None:

@@ -21,7 +21,7 @@ API_VERSION = "dra-operator.dev/v1alpha1"
 
 
 class Phase(StrEnum):
-    """In order of precedence: the first that applies (design §4)."""
+    """In order of precedence: the first that applies."""
 
     Lost = "Lost"
     Drifted = "Drifted"

@@ -103,7 +103,7 @@ def read_input(given: Input) -> tuple[Manifests, Any, float | None]:
 
 
 def result(run: _Run) -> dict[str, Any]:
-    """The run as data (design §7)."""
+    """The run as data."""
     claims, pods = endstate.claims(run.store, run.engine), endstate.pods(run.store)
     return {"claims": claims, "pods": pods, "events": events(run.timeline.happenings)}
 

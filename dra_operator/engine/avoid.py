@@ -1,4 +1,4 @@
-"""Nodes on which a placement did not bind, avoided for a growing while by pods of the same controller (design §3.3)."""
+"""Nodes on which a placement did not bind, avoided for a growing while by pods of the same controller."""
 
 from __future__ import annotations
 

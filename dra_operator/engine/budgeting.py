@@ -1,4 +1,4 @@
-"""Placing within quotas and reservations (design §4, §5): what a unit may still have, and what is said if that is too little.
+"""Placing within quotas and reservations: what a unit may still have, and what is said if that is too little.
 
 A budget that is used up takes its devices out of the search; a solution that breaks one is looked for again without them. What is
 returned has always been judged, so the sets handed to the search only decide what is found, never what is allowed.

@@ -1,4 +1,4 @@
-"""DeviceClassReports: what there is of each class, how it is used, who waits (design §4). Counted at intervals, not on every change."""
+"""DeviceClassReports: what there is of each class, how it is used, who waits. Counted at intervals, not on every change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: watch events in, decisions out. One pass of `decide` reads as the cycle of design §2."""
+"""The engine: watch events in, decisions out. One pass of `decide` reads as the order of events."""
 
 from __future__ import annotations
 

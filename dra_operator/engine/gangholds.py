@@ -1,4 +1,4 @@
-"""Holds of gangs: the set of nodes on which all members could be soonest, and what is set aside there (design §5)."""
+"""Holds of gangs: the set of nodes on which all members could be soonest, and what is set aside there."""
 
 from __future__ import annotations
 

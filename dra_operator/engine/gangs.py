@@ -1,4 +1,4 @@
-"""ClaimGroups in the engine: when their members wait, are placed together, are let go, give back what they have (design §4).
+"""ClaimGroups in the engine: when their members wait, are placed together, are let go, give back what they have.
 
 Nothing about a group is remembered that a restart would miss: who has devices is read off the claims. A gang is let go only when
 enough members have theirs and no allocation of its round is under way, so it never starts half.

@@ -1,4 +1,4 @@
-"""The roll of a ClaimGroup: which of its members are there, which of them have their devices (design §4).
+"""The roll of a ClaimGroup: which of its members are there, which of them have their devices.
 
 Read off what the watches have shown, so that a restart changes nothing. What follows from it is `gangs`.
 """

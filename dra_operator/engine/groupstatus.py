@@ -1,4 +1,4 @@
-"""The status of ClaimGroups: how many members there are and how many have their devices, and what the group waits for (design §4)."""
+"""The status of ClaimGroups: how many members there are and how many have their devices, and what the group waits for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Who holds devices now and could give way: the index of holders that the choice of victims works on, kept up claim by claim.
 
-Members of ClaimGroups go by the group's rules (design §4): so many as it can spare one by one, more only with all the others. Who
+Members of ClaimGroups go by the group's rules: so many as it can spare one by one, more only with all the others. Who
 they are is worked out when victims are looked for.
 """
 

@@ -144,7 +144,7 @@ class Intake:
         state.touch(state.view.pods_of_claim(seen.key))
 
     def _cleared(self, before: SeenClaim, seen: SeenClaim) -> None:
-        """Remember whose placement it was that is gone: kube-scheduler clears what it cannot bind (reference §0.13)."""
+        """Remember whose placement it was that is gone: kube-scheduler clears what it cannot bind."""
         allocation = before.claim.allocation
         node = None if allocation is None else self._state.only_node(allocation)
         for consumer in before.claim.reserved_for:

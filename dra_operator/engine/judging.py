@@ -162,7 +162,7 @@ class Judge:
         return f"{text}; {describe(name, asked, budget)} more asked for"
 
     def _set_aside(self, ask: Ask, budget: Budget) -> Amounts:
-        """What units that hold devices and come before this one will take of the quota (design §5)."""
+        """What units that hold devices and come before this one will take of the quota."""
         total: Counter[str] = Counter()
         for hold in self._before(ask):
             other = self._asked_by(hold)

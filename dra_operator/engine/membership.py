@@ -1,4 +1,4 @@
-"""Which pods and claims are ours to allocate for, and when (design §1, §3.1.4)."""
+"""Which pods and claims are ours to allocate for, and when."""
 
 from __future__ import annotations
 

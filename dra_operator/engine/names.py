@@ -1,4 +1,4 @@
-"""Labels, annotations and other names the operator puts on objects or reads from them (design §1, §3, §4)."""
+"""Labels, annotations and other names the operator puts on objects or reads from them."""
 
 from __future__ import annotations
 

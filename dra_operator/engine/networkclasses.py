@@ -1,4 +1,4 @@
-"""NetworkDeviceClasses: the DeviceClass of the same name that each owns, and its status (design §4).
+"""NetworkDeviceClasses: the DeviceClass of the same name that each owns, and its status.
 
 A DeviceClass that somebody else made is never touched (Conflict). One of ours is kept as the NetworkDeviceClass says; where that cannot
 be compiled it stays as it was (Invalid). It is deleted by the garbage collector, with its owner, whether an operator runs or not.

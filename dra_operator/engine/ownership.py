@@ -1,4 +1,4 @@
-"""Claims that are not ours after all, and devices that two allocations share (design §3.1.3, §3.1.4)."""
+"""Claims that are not ours after all, and devices that two allocations share."""
 
 from __future__ import annotations
 

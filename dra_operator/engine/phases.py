@@ -1,4 +1,4 @@
-"""The phase of a claim: the first that applies, in the order of design §4."""
+"""The phase of a claim: the first that applies, in the order of `api.reports.Phase`."""
 
 from __future__ import annotations
 

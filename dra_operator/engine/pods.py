@@ -31,7 +31,7 @@ def ungate(state: State, pod: Pod, node: str | None, pin: str | None, now: float
 
 
 def pins(pod: Pod, terms: AllocationPolicySpec) -> bool:
-    """Whether the policy wants this pod pinned. Job, bare and DaemonSet pods are not (design §3.2)."""
+    """Whether the policy wants this pod pinned. Job, bare and DaemonSet pods are not."""
     controller = pod.meta.controller
     return terms.placement.pin == "Auto" and controller is not None and controller.kind in PINNED_CONTROLLERS
 

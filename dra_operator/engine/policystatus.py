@@ -1,4 +1,4 @@
-"""The status of AllocationPolicies: one condition, `Valid`, that says which parts mean nothing and are left out (design §4)."""
+"""The status of AllocationPolicies: one condition, `Valid`, that says which parts mean nothing and are left out."""
 
 from __future__ import annotations
 

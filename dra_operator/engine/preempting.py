@@ -1,4 +1,4 @@
-"""Preemption under way (design §5): victims chosen, noted in the report, asked of the Eviction API, waited for; called off when not needed.
+"""Preemption under way: victims chosen, noted in the report, asked of the Eviction API, waited for; called off when not needed.
 
 The order protects against a death in between: the hold and the victims stand in the preemptor's report before anyone is evicted, every
 eviction is asked for as a dry run before the first is carried out, and what comes free is held for the preemptor by name.

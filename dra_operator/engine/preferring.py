@@ -1,4 +1,4 @@
-"""What a policy prefers (`placement.prefer`), in the terms of the allocator: it scores, and never decides what fits (design §5)."""
+"""What a policy prefers (`placement.prefer`), in the terms of the allocator: it scores, and never decides what fits."""
 
 from __future__ import annotations
 

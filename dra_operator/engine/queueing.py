@@ -1,4 +1,4 @@
-"""The queue's pass: who is in it and in which order, who is worth trying, what comes of it (design §5)."""
+"""The queue's pass: who is in it and in which order, who is worth trying, what comes of it."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ class Queue:
             self._state.event(pod_reference(pod), "Warning", "Unsatisfiable", "Allocate", unit.message)
 
     def _show_to_autoscalers(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
-        """Provisioning mode Ungate: a pod that waits for devices becomes visible to node autoscalers (design §3.1.5)."""
+        """Provisioning mode Ungate: a pod that waits for devices becomes visible to node autoscalers."""
         if not writing or unit.waiting_since is None or unit.key.kind != "pod" or not unit.reason:
             return []
         _, terms = self._state.terms(unit)

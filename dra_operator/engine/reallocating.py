@@ -1,4 +1,4 @@
-"""Moves claims off devices that are lost, or that no longer match (`onClassChange: Reallocate`), without hurry (design §4).
+"""Moves claims off devices that are lost, or that no longer match (`onClassChange: Reallocate`), without hurry.
 
 What nobody uses gives lost devices back at once. Everything else is moved only where its policy says so, only if other devices would do
 now and nobody in the queue wants them, and one at a time for each policy: a claim that no running pod uses is deallocated; a pod that

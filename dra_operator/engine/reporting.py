@@ -1,4 +1,4 @@
-"""ClaimReports: what they say, and when they are written (design §4): late enough not to slow allocation, soon enough to help."""
+"""ClaimReports: what they say, and when they are written: late enough not to slow allocation, soon enough to help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starved units and the holds of those at the front: an 8-device claim must not starve behind a stream of 1-device claims (design §5)."""
+"""Starved units and the holds of those at the front: an 8-device claim must not starve behind a stream of 1-device claims."""
 
 from __future__ import annotations
 

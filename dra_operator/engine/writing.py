@@ -1,4 +1,4 @@
-"""The writes on claims: protect, allocate with reservation, deallocate, hand back (design §3.2). Each notes itself as under way."""
+"""The writes on claims: protect, allocate with reservation, deallocate, hand back. Each notes itself as under way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def allocate(
         state.writes.begin(decision, unit, version=seen.version, now=now, allocation=allocation, node=node)
         return decision
     status: dict[str, Any] = {
-        # Without the timestamp the scheduler's PreBind stamps one, which the API server refuses (reference §0.1).
+        # Without the timestamp the scheduler's PreBind stamps one, which the API server refuses.
         "allocation": {**allocation.to_dict(), "allocationTimestamp": format_time(now)},
     }
     if pod is not None:
@@ -40,7 +40,7 @@ def allocate(
 
 
 def protect(state: State, seen: SeenClaim, pod: Pod | None) -> PatchClaim:
-    """Without the finalizer kube-controller-manager would never free the allocation (reference §0.4)."""
+    """Without the finalizer kube-controller-manager would never free the allocation."""
     metadata: dict[str, Any] = {
         "uid": seen.uid,
         "resourceVersion": seen.claim.meta.resource_version,

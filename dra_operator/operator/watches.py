@@ -25,7 +25,7 @@ from dra_operator.operator.lister import Lister
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import Settings
 
-#: Of the DRA kinds, slices are too fat for Kopf and taint rules belong to them (design §3.4). ClaimReports are as many as
+#: Of the DRA kinds, slices are too fat for Kopf and taint rules belong to them. ClaimReports are as many as
 #: claims, and tell only us what we wrote: a task of Kopf's for each would be most of what Kopf does.
 NOT_FOR_KOPF = (RESOURCE_SLICES.plural, "devicetaintrules", CLAIM_REPORTS.plural)
 

@@ -79,7 +79,7 @@ def lane_of(decision: Decision) -> Lane:
 
 
 def _guards(report: WriteReport) -> bool:
-    """Whether the engine waits for this report: a hold is written before the first eviction (design §4)."""
+    """Whether the engine waits for this report: a hold is written before the first eviction."""
     status = report.body.get("status") or {}
     return bool(status.get("hold") or status.get("preemption"))
 

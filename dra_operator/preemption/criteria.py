@@ -1,6 +1,6 @@
 """Which of two sets of victims is better, and how good a set can be at best.
 
-The criteria, first to last (design §5):
+The criteria, first to last:
 1. fewest pods evicted;
 2. fewest claims freed without an eviction: nothing runs on them, so they go rather than a pod, but not without need;
 3. lowest highest priority;

@@ -1,4 +1,4 @@
-"""Holds: free devices of one node (a gang: a set of nodes) set aside for a unit that is starved or whose victims are leaving (design §5).
+"""Holds: free devices of one node (a gang: a set of nodes) set aside for a unit that is starved or whose victims are leaving.
 
 A hold names its nodes and covers, of the devices there that the unit could use, the free ones: all that it still needs, and every one
 that comes free while it needs more. Units that stand behind it in the queue may not use them.

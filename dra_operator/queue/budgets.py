@@ -1,4 +1,4 @@
-"""Quotas and reservations of policies: which devices each concerns, and how much of each the claims use (design §4).
+"""Quotas and reservations of policies: which devices each concerns, and how much of each the claims use.
 
 A *budget* is one entry of a policy's `quota` or `reserve`. It counts devices by what they are (its class's selectors and its own),
 whatever class they were asked for with. Whose claims count is the caller's question, what follows from it is in `engine.budgeting`.

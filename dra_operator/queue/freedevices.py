@@ -1,4 +1,4 @@
-"""Which free devices reservations can count on, and whether they still can after somebody takes some (design §4).
+"""Which free devices reservations can count on, and whether they still can after somebody takes some.
 
 A device is free if it is published, has no taint that blocks, can be reached from a node that takes pods, nobody uses it, and the
 counters it consumes are there. Reservations over the same devices do not share them: together they keep the sum.

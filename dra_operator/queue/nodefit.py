@@ -1,7 +1,7 @@
 """Which nodes a pod can run on, from what is bound (and about to be bound) there.
 
 Models what kube-scheduler filters on most: cordons, taints, nodeSelector, required node affinity, resources, host ports. Volumes,
-inter-pod affinity and topology spread are not modelled; placements that fail for them are learnt from (design §3.3).
+inter-pod affinity and topology spread are not modelled; placements that fail for them are learnt from.
 """
 
 from __future__ import annotations

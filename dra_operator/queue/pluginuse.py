@@ -1,4 +1,4 @@
-"""Devices that pods have from a device plugin instead of by a claim (design §4).
+"""Devices that pods have from a device plugin instead of by a claim.
 
 Where a node offers a class's `extendedResourceName` in its allocatable, a device plugin serves it there, and what running pods ask for
 of it is used like devices of that class. What the scheduler made a claim for instead (KEP-5004) counts by that claim, also on a node

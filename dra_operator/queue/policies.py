@@ -1,4 +1,4 @@
-"""Which AllocationPolicy applies to a claim (design §4): the one with the most selectors set, ties by name."""
+"""Which AllocationPolicy applies to a claim: the one with the most selectors set, ties by name."""
 
 from __future__ import annotations
 

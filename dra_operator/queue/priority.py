@@ -1,4 +1,4 @@
-"""Effective priority: the base priority plus what waiting adds (design §5). It orders the queue, and nothing else."""
+"""Effective priority: the base priority plus what waiting adds. It orders the queue, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit: the smallest thing allocated all-or-nothing (design §1): the claims of one pod, one bare claim, or a whole claim group."""
+"""The unit: the smallest thing allocated all-or-nothing: the claims of one pod, one bare claim, or a whole claim group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a policy is accepted by the schema and means nothing: it is left out, the rest of the policy stands (design §4)."""
+"""What in a policy is accepted by the schema and means nothing: it is left out, the rest of the policy stands."""
 
 from __future__ import annotations
 

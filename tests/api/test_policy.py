@@ -19,7 +19,7 @@ def read(spec: Any) -> AllocationPolicySpec:
 
 
 def test_defaults() -> None:
-    """Those of design §4."""
+    """Those of docs/policies.md."""
     spec = AllocationPolicySpec()
     assert spec == read(None) == read({})
     assert spec.namespace_selector is spec.claim_selector is None

@@ -1,4 +1,4 @@
-"""Another allocator gives a device away that is ours: our side gives way (design §3.1.3)."""
+"""Another allocator gives a device away that is ours: our side gives way."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_a_deployment_gets_a_device_for_each_replica_and_gives_all_back() -> Non
 
 
 def test_two_requests_a_pod() -> None:
-    """The API server is the limit: an allocation is one status update and one patch (design §3.2)."""
+    """The API server is the limit: an allocation is one status update and one patch."""
     stage = Stage(*ONE_NODE, template(), workload("Deployment", "train", 3)).run(1)
     kinds = [type(each.decision).__name__ for each in stage.runner.executed]
     assert kinds.count("WriteClaimStatus") == 3
@@ -101,7 +101,7 @@ def test_a_bare_claim_is_moved_when_its_pod_can_only_run_elsewhere() -> None:
 
 
 def test_a_claim_that_a_pod_has_used_waits_for_the_next_pod() -> None:
-    """It would otherwise take its devices back for nobody (design §1)."""
+    """It would otherwise take its devices back for nobody."""
     stage = Stage(*ONE_NODE, claim("a"), pod("p", "a")).run()
     stage.delete("Pod", "p")
     stage.run()
@@ -258,7 +258,7 @@ def test_what_is_allocated_already_stays_when_a_node_is_cordoned() -> None:
 
 
 def test_provisioning_ungates_a_pod_that_fits_nowhere() -> None:
-    """Autoscalers see only ungated pods (design §3.1.5)."""
+    """Autoscalers see only ungated pods."""
     stage = Stage(
         *ONE_NODE, policy(provisioning={"mode": "Ungate", "after": "60s"}), claim("big", 8), pod("p", "big")
     ).run(5)

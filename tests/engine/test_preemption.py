@@ -143,7 +143,7 @@ def test_a_budget_forbids_the_cheapest_victim() -> None:
 
 
 def test_a_budget_counts_over_all_victims_together() -> None:
-    """Two dry runs under one budget both pass (reference §0.15)."""
+    """Two dry runs under one budget both pass."""
     stage = Stage(node("n1"), gpus("n1", 2), device_class(), HIGH, budget("one", "web", 1))
     stage.apply(*holding("a", app="web"), *holding("b", app="web"))
     stage.run(5)
@@ -269,7 +269,7 @@ def test_no_thrash() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_in_the_middle_of_a_preemption(moment: str) -> None:
-    """Nobody is evicted needlessly, and the preemptor gets its devices (design §8.5)."""
+    """Nobody is evicted needlessly, and the preemptor gets its devices."""
     number = 0
     while True:
         faults = KillOnce(number, moment)  # type: ignore[arg-type]

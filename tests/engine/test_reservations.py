@@ -1,4 +1,4 @@
-"""Reservations on the embedded cluster: each sentence of design §4 and §5 on them."""
+"""Reservations on the embedded cluster: each sentence of docs/policies.md on them."""
 
 from __future__ import annotations
 

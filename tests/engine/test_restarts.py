@@ -1,4 +1,4 @@
-"""Killed between any two writes and started again, the operator gets to the same end (design §8.5)."""
+"""Killed between any two writes and started again, the operator gets to the same end."""
 
 from __future__ import annotations
 

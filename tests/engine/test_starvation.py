@@ -192,7 +192,7 @@ def test_fair_share_serves_the_namespace_that_has_less() -> None:
 
 
 def test_a_freed_device_wakes_only_those_that_could_use_it() -> None:
-    """Nothing polls: who cannot use what came free is not tried again (design §5)."""
+    """Nothing polls: who cannot use what came free is not tried again."""
     other = device_class("nic", 'device.driver == "nic.example.com"')
     stage = full()
     stage.apply(other, claim("net", of="nic"), pod("net", "net"), claim("late"), pod("late", "late"))

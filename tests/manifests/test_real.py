@@ -1,4 +1,4 @@
-"""The manifests on a real API server: one apply installs them, and the admission policies let pass and refuse what design §3.1 says."""
+"""The manifests on a real API server: one apply installs them, and the admission policies let pass and refuse what docs/operations.md says."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def all_sets(holders: list[Holder]) -> Iterator[tuple[Holder, ...]]:
 
 
 def price(victims: tuple[Holder, ...], node: str) -> tuple[Any, ...]:
-    """The criteria of design §5, written down once more."""
+    """The criteria of `preemption.criteria`, written down once more."""
     starts = [victim.since for victim in victims for _ in range(max(1, len(victim.pods)))]
     return (
         sum(len(victim.pods) for victim in victims),

@@ -1,4 +1,4 @@
-"""SIGKILL before and after each single write of an allocation (design §8.5): whatever was half done, the end is the same."""
+"""SIGKILL before and after each single write of an allocation: whatever was half done, the end is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods and claims of every kind get on a real control plane (design §3.1, §3.2, §3.3)."""
+"""What pods and claims of every kind get on a real control plane."""
 
 from __future__ import annotations
 

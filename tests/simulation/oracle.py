@@ -46,7 +46,7 @@ def forgotten(world: World) -> list[Violation]:
 
 
 def _kept_back(store: Store, claim: dict[str, Any]) -> bool:
-    """Its report says that a hold of another claim keeps it back, and there is such a hold (design §8.3)."""
+    """Its report says that a hold of another claim keeps it back, and there is such a hold."""
     report = store.get(CLAIM_REPORTS, key(claim))
     return (report or {}).get("status", {}).get("reason") == "Held" and any(
         item["status"].get("hold") for item in store.listed(CLAIM_REPORTS)

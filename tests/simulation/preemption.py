@@ -1,4 +1,4 @@
-"""Random lives with priorities, disruption budgets and gangs, and what must hold for every eviction (design §8.4)."""
+"""Random lives with priorities, disruption budgets and gangs, and what must hold for every eviction."""
 
 from __future__ import annotations
 

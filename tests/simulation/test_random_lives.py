@@ -1,4 +1,4 @@
-"""Random clusters, random lives, with and without faults: what must hold holds at every step and in the end (design §8).
+"""Random clusters, random lives, with and without faults: what must hold holds at every step and in the end.
 
 A failing seed plays again exactly: `Story(seed)` with the same faults.
 """

@@ -1,4 +1,4 @@
-"""The admission policies of `manifests/` (design §3.1), evaluated natively, and the Priority admission plugin.
+"""The admission policies of `manifests/`, evaluated natively, and the Priority admission plugin.
 
 Two mutations (label and protect new claims, gate new pods) and five validations (who allocates a managed claim, who owns which
 claim, who sets the extended-resource annotation, who writes reports, which device classes the operator writes). Kept equal to the

@@ -1,4 +1,4 @@
-"""What must hold in every run (design §8), checked from the outside: on the objects and requests, with no code of the engine or the search.
+"""What must hold in every run, checked from the outside: on the objects and requests, with no code of the engine or the search.
 
 `Invariants` watches a world from the moment it is made. What is broken at once is in `violations`; what may be broken for a moment
 (a collision with somebody else's allocation, a pod whose claim is being freed) is looked at by `at_rest`.

@@ -1,4 +1,4 @@
-"""The timeline of a simulation (`kind: Scenario`, design §7): what a person applies, deletes and finishes, and when.
+"""The timeline of a simulation (`kind: Scenario`): what a person applies, deletes and finishes, and when.
 
 Parsing names the step and the repair; playing goes through the server as a person would, except that applied objects keep the
 status they bring (pre-allocated claims, running pods).

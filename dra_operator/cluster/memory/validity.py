@@ -1,4 +1,4 @@
-"""Every allocation of a managed claim passes the independent validator at the moment it is written (design §8.2)."""
+"""Every allocation of a managed claim passes the independent validator at the moment it is written."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def place(cluster: Cluster, name: str, namespace: str = "default") -> str | None
 
 class TestScheduler:
     def test_a_denied_scheduler_backs_off_and_is_not_woken(self, cluster: Cluster) -> None:
-        """Reference §0.8: retries at about +1, 4, 9, 18 s, then every 11 s."""
+        """kube-scheduler retries at about +1, 4, 9, 18 s, then every 11 s."""
         cluster.apply(node("n1"), slice_of("n1"), device_class(), claim("c"), pod("p", claim="c"))
         denied: list[float] = []
 
@@ -299,7 +299,7 @@ class TestWorkloads:
 
 class TestOthers:
     def test_a_forgotten_eviction_gives_its_budget_back(self, cluster: Cluster) -> None:
-        """Reference §0.15: a wrong uid consumes the budget; after two minutes the controller forgets it."""
+        """A wrong uid consumes the budget; after two minutes the controller forgets it."""
         cluster.apply(
             node("n1"), pod("a", template=None, labels={"app": "a"}), pod("b", template=None, labels={"app": "a"})
         )

@@ -144,6 +144,21 @@ def test_modules_that_are_called_exist() -> None:
     assert missing == []
 
 
+def test_measurements_have_the_options_that_are_named() -> None:
+    missing = []
+    for document, piece in PIECES:
+        if called := re.match(r"python -m bench\.(\w+)", piece):
+            source = (ROOT / "bench" / called[1] / "__main__.py").read_text()
+            known = set(re.findall(r'add_argument\(\s*((?:"-[\w-]+",?\s*)+)', source))
+            flags = {flag for group in known for flag in re.findall(r'"(-[\w-]+)"', group)}
+            missing += [
+                f"{document}: {flag}"
+                for flag in re.findall(r"(?<![\w-])--?[a-z][\w-]*", piece[called.end() :])
+                if flag not in flags
+            ]
+    assert missing == []
+
+
 def test_targets_that_are_named_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {(document, target) for document, piece in PIECES for target in re.findall(r"^make ([a-z-]+)", piece)}

@@ -59,8 +59,9 @@ cluster-demo: $(INSTALLED) controlplane ## the demo's story on a real control pl
 	@$(BIN)/python -m examples.demo.run_on_cluster
 
 bench: $(INSTALLED) controlplane ## the measurements in bench/, beside the in-tree allocator and kube-scheduler
-	@for each in bench/*/__main__.py; do name=$$(basename $$(dirname $$each)); \
-		echo "== bench/$$name"; $(BIN)/python -m bench.$$name || exit 1; done
+	@failed=; for each in bench/*/__main__.py; do name=$$(basename $$(dirname $$each)); \
+		echo "== bench/$$name"; $(BIN)/python -m bench.$$name || failed="$$failed $$name"; done; \
+		test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 bench-full: $(INSTALLED) controlplane ## the long ones: placement over 10 seeds, both traces and all mixes (hours)
 	$(BIN)/python -m bench.openb --full --jobs $$(nproc)

@@ -3,7 +3,7 @@
     python -m bench.openb [--nodes FILE --pods FILE ...] [--strategy S ...] [--mix M ...] [--seeds N] [-o table|json]
 
 Pods arrive in a random order, none leaves; the ratio is the GPU given out over the cluster's GPU when as much has been asked for as there
-is. Strategies are the allocator's, and FGD, the best published for this trace (see `fgd`). Mixes are drawn from the pods of the files.
+is. Strategies are the allocator's, and FGD, the one published with this trace (see `fgd`). Mixes are drawn from the pods of the files.
 Without arguments: one seed of the trace, from ../shared/data/openb; `--full` is ten seeds, both files, and all mixes.
 """
 

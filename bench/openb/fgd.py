@@ -1,4 +1,4 @@
-"""Fragmentation gradient descent (Weng et al., USENIX ATC 2023), the best published policy for this trace, as something to compare with.
+"""Fragmentation gradient descent (Weng et al., USENIX ATC 2023), the policy published with this trace, as something to compare with.
 
 Written from the paper: the fragmentation of a node, as seen by one kind of pod, is the GPU left that this kind cannot use: all of it where
 the kind does not fit, else the GPUs (or what is left of them) that are too small for it. A pod goes where the expectation of that over

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 from dra_operator.api.meta import Key
@@ -119,6 +122,34 @@ async def test_claims_arrive_through_kopf_and_nodes_through_the_reflector(server
     server.put(NODES, "d")
     server.delete(NODES, "a")
     await until(lambda: rig.alive("ResourceClaim") == rig.alive("Node") == {"b", "c", "d"})
+
+
+async def test_every_event_is_decoded_once(server: FakeApiServer, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kopf and a reflector never both watch a kind, once the watch that bridges Kopf's start is over."""
+
+    def kopf_alone() -> bool:
+        server.put(RESOURCE_CLAIMS, "a", "ns")  # a server notices that a watch is gone when it writes to it
+        return server.watching(RESOURCE_CLAIMS) == 1
+
+    await until(kopf_alone)
+    decoded: Counter[str] = Counter()
+
+    def counting(loads: Callable[..., Any]) -> Callable[..., Any]:
+        def count(text: Any, *args: Any, **options: Any) -> Any:
+            value = loads(text, *args, **options)
+            if isinstance(value, dict) and "type" in value and "object" in value:
+                decoded[value["object"]["metadata"]["name"]] += 1
+            return value
+
+        return count
+
+    monkeypatch.setattr(json, "loads", counting(json.loads))  # Kopf's
+    ours = SimpleNamespace(loads=counting(orjson.loads), dumps=orjson.dumps, JSONDecodeError=orjson.JSONDecodeError)
+    monkeypatch.setattr("dra_operator.cluster.kubernetes.client.orjson", ours)
+    server.put(RESOURCE_CLAIMS, "d", "ns")
+    server.put(NODES, "e")
+    await until(lambda: "d" in rig.alive("ResourceClaim") and "e" in rig.alive("Node"))
+    assert (decoded["d"], decoded["e"]) == (1, 1)
 
 
 async def test_a_start_lists_no_kind_more_often_than_it_must(server: FakeApiServer, rig: Rig) -> None:

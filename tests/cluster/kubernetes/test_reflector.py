@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 from dra_operator.api.meta import Key
@@ -95,6 +97,24 @@ async def test_changes_arrive_in_order(server: FakeApiServer, running: Running) 
     assert running.sink.told == [("ADDED", "d"), ("MODIFIED", "a"), ("DELETED", "b")]
     assert running.sink.names == {"a", "c", "d"}
     assert running.restarts == []
+
+
+async def test_an_event_is_decoded_once_and_not_copied(
+    server: FakeApiServer, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[Any] = []
+
+    def loads(text: bytes) -> Any:
+        decoded.append(orjson.loads(text))
+        return decoded[-1]
+
+    monkeypatch.setattr("dra_operator.cluster.kubernetes.client.orjson", SimpleNamespace(loads=loads))
+    server.put(NODES, "d")
+    server.put(NODES, "a", metadata={"labels": {"zone": "x" * 300_000}})  # comes in many pieces
+    server.delete(NODES, "b")
+    await until(lambda: len(running.sink.told) == 3)
+    assert [event["type"] for event in decoded] == ["ADDED", "MODIFIED", "DELETED"]
+    assert all(running.sink.objects[key(event["object"])] is event["object"] for event in decoded[:2])
 
 
 async def test_an_ended_watch_resumes_where_it_was(server: FakeApiServer, running: Running) -> None:

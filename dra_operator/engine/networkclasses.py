@@ -73,7 +73,9 @@ class NetworkClasses:
             known = self._networks[name] = _Network(raw, -1)
         if number < known.number:
             return
-        if (known.raw.get("spec"), known.number) != (raw.get("spec"), -1):
+        if known.raw.get("spec") != raw.get(
+            "spec"
+        ):  # anything else, as our own status, changes nothing in what was refused
             known.trouble, known.class_due = "", float("-inf")
         known.raw, known.number = raw, number
         self._stale[name] = None
@@ -135,7 +137,8 @@ class NetworkClasses:
                 settings = self.state.settings
                 if network.status_due is None:
                     network.status_due = max(now, network.written_at + settings.report_spacing)
-                if network.status_due <= now and wanted is None:
+                # What is about to be written needs no status of its own; what was refused does.
+                if network.status_due <= now and (wanted is None or network.trouble):
                     decisions.append(self._send_status(name, network, status, now))
             if not waits:
                 del self._stale[name]
@@ -147,7 +150,8 @@ class NetworkClasses:
             network = self._networks.get(name)
             if network is not None and network.class_sent is None and network.status_sent is None:
                 due = network.class_due if network.class_due > float("-inf") else network.status_due
-                times += [] if due is None else [max(due, network.status_due or due)]
+                first = min if network.trouble else max
+                times += [] if due is None else [first(due, network.status_due or due)]
         return min(times, default=None)
 
     def settle(self, outcome: Outcome, now: float) -> bool:
@@ -167,7 +171,7 @@ class NetworkClasses:
             if not outcome.ok:
                 network.status_due = now + self._retry(network)
             elif outcome.object is not None:
-                network.failures = 0
+                network.failures = network.failures if network.trouble else 0
                 self._take_status(name, outcome.object)
         return True
 

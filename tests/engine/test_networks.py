@@ -9,6 +9,10 @@ import pytest
 from dra_operator.api.networkclass import NetworkDeviceClassSpec
 from dra_operator.api.slices import Device
 from dra_operator.cel import bind_device, cached_selector
+from dra_operator.cluster.memory.identity import User
+from dra_operator.cluster.memory.refusals import Refused
+from dra_operator.cluster.rest import BY_KIND, Request, Response
+from dra_operator.engine.decisions import WriteNetworkStatus
 from dra_operator.engine.networkdrivers import InvalidNetworkClass, class_spec, terms_of
 from tests.engine.stage import Object, Stage, claim, device_class, node, pod
 
@@ -71,7 +75,7 @@ MEANINGS: list[tuple[Object, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "expected"), MEANINGS, ids=lambda item: str(item)[:40])
+@pytest.mark.parametrize(("spec", "expected"), MEANINGS, ids=[str(spec)[:40] for spec, _ in MEANINGS])
 def test_what_the_words_mean(spec: Object, expected: set[str]) -> None:
     terms = terms_of(NetworkDeviceClassSpec.read(spec))
     matching = set()
@@ -200,6 +204,39 @@ def test_what_cannot_be_compiled_leaves_the_class_as_it_was() -> None:
     assert stage.get("DeviceClass", "fast") == before
     assert (status(stage, "broken")["phase"], status(stage, "good")["phase"]) == ("Invalid", "Ready")
     assert stage.get("DeviceClass", "broken") is None
+
+
+def test_what_the_api_server_refuses_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(node("n1"), RDMA, claim("c", of="fast"), pod("p", "c"))
+    serve, asked = stage.world.server.handle, []
+
+    def refusing(request: Request, user: User) -> Response:
+        if request.method == "GET" or not request.path.startswith(BY_KIND["DeviceClass"].path()):
+            return serve(request, user)
+        asked.append(stage.world.now)
+        return Refused(422, "Invalid", "spec.config[0].opaque.parameters: Too long").response()
+
+    monkeypatch.setattr(stage.world.server, "handle", refusing)
+    stage.apply(network(rdma=True), network("good", rdma=True))
+    stage.run(60)
+
+    found = status(stage)
+    assert (found["phase"], found["conditions"][0]["reason"]) == ("Invalid", "Refused")
+    assert found["message"] == ("the API server refuses the DeviceClass: spec.config[0].opaque.parameters: Too long")
+    assert len(stage.events("Invalid")) == 2, "one for each, however often it is tried"
+    assert len(asked) == 2 * 5, "again after 2, 4, 8 and 16 seconds"
+    written = [each for each in stage.runner.executed if isinstance(each.decision, WriteNetworkStatus)]
+    assert len(written) == 2
+    assert stage.report("c")["phase"] == "Unsatisfiable"
+
+    stage.apply(network(rdma=False))
+    stage.run(1)
+    assert len(asked) == 2 * 5 + 1, "another spec is tried at once"
+
+    monkeypatch.undo()
+    stage.run(600)
+    assert (status(stage)["phase"], status(stage, "good")["phase"]) == ("Ready", "Ready")
+    assert stage.bound() == {"p": "n1"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dra_operator.cluster.rest import Response
 from tests.cluster.semantics.things import (
     Step,
     allocate,
@@ -67,6 +68,31 @@ def _pin(item: dict[str, Any], node: str = "n1") -> None:
 
 def _ungate(item: dict[str, Any]) -> None:
     item["spec"]["schedulingGates"] = []
+
+
+def owners(name: str, **other: Any) -> list[dict[str, Any]]:
+    api = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "NetworkDeviceClass"}
+    return [{**api, "name": name, "uid": "11111111-1111-1111-1111-111111111111", **other}]
+
+
+def network_class(owner: str, name: str = "of", **other: Any) -> dict[str, Any]:
+    """A DeviceClass whose owner is the NetworkDeviceClass `owner`; of nobody where that is empty."""
+    metadata: dict[str, Any] = {"name": name}
+    if owner:
+        metadata["ownerReferences"] = owners(owner, **other)
+    return {"kind": "DeviceClass", "metadata": metadata, "spec": {}}
+
+
+def owned_class(name: str) -> Step:
+    """Store one with an owner that exists: the garbage collector takes what has none."""
+
+    def act(place: Place) -> Response:
+        api = {"apiVersion": "dra-operator.dev/v1alpha1", "kind": "NetworkDeviceClass"}
+        owner = place.create({**api, "metadata": {"name": name}, "spec": {}})
+        body = network_class(name, name, uid=owner["metadata"]["uid"])
+        return place.send("POST", "DeviceClass", body=body)
+
+    return Step(act)
 
 
 REPORT = {
@@ -790,6 +816,47 @@ POLICIES = [
         "422 Invalid metadata.resourceVersion",
         given=(create(REPORT, "operator"),),
     ),
+    Row("a class of a NetworkDeviceClass of its name", create(network_class("of"), "operator", dryRun="All"), "201"),
+    Row("a class of nobody", create(network_class(""), "operator", dryRun="All"), "403 Forbidden"),
+    Row("a class of another's name", create(network_class("other"), "operator", dryRun="All"), "403 Forbidden"),
+    Row(
+        "a class of another kind's object",
+        create(network_class("of", kind="AllocationPolicy"), "operator", dryRun="All"),
+        "403 Forbidden",
+    ),
+    Row(
+        "a class of another group's NetworkDeviceClass",
+        create(network_class("of", apiVersion="example.com/v1"), "operator", dryRun="All"),
+        "403 Forbidden",
+    ),
+    Row("a class of nobody by anybody else", create(network_class(""), "alice", dryRun="All"), "201"),
+]
+
+#: Stored classes are cluster-scoped, so each row has a name of its own.
+CLASSES = [
+    Row(
+        "the operator changes what belongs to a NetworkDeviceClass",
+        patch("DeviceClass", "changed", {"spec": {"extendedResourceName": "example.com/nic"}}, by="operator"),
+        "200",
+        given=(owned_class("changed"),),
+    ),
+    Row(
+        "the operator takes no class over",
+        change(
+            "DeviceClass",
+            "theirs",
+            lambda item: item["metadata"].update(ownerReferences=owners("theirs")),
+            by="operator",
+        ),
+        "403 Forbidden",
+        given=(create(network_class("", "theirs")),),
+    ),
+    Row(
+        "the operator gives no class away",
+        patch("DeviceClass", "kept", {"metadata": {"ownerReferences": None}}, by="operator"),
+        "403 Forbidden",
+        given=(owned_class("kept"),),
+    ),
 ]
 
 DELETIONS = [
@@ -838,6 +905,7 @@ ROWS = [
         ("allocation", ALLOCATIONS),
         ("pod", PODS),
         ("policy", POLICIES),
+        ("class", CLASSES),
         ("deletion", DELETIONS),
     )
     for row in rows

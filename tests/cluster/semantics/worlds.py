@@ -200,7 +200,10 @@ def _policies_act(world: RealWorld) -> bool:
         "status": {"phase": "Queued"},
     }
     reported = world.send(Request("POST", BY_KIND["ClaimReport"].path("default"), report, query=dry)).status
-    return bool(marked and gated) and annotated == 403 and reported == 403
+    device_class = {"metadata": {"name": "probe"}, "spec": {}}
+    classes = BY_KIND["DeviceClass"].path()
+    of_nobody = world.send(Request("POST", classes, device_class, query=dry), "operator").status
+    return bool(marked and gated) and annotated == 403 and reported == 403 and of_nobody == 403
 
 
 class Place:

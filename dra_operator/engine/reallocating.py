@@ -241,8 +241,10 @@ class Reallocating:
         """Why a running pod cannot be restarted at all."""
         if pod.meta.controller is None:
             return f"pod {pod.key} has no controller that would start it again"
-        if self._state.groups.of("pod", pod.key) is not None:
-            return f"pod {pod.key} is a member of a ClaimGroup, which starts together or not at all"
+        group = self._state.groups.of("pod", pod.key)
+        if group is not None:
+            whole = "which starts together or not at all, so onClassChange does not restart it"
+            return f"pod {pod.key} is a member of ClaimGroup {group}, {whole}; to move the group, delete all of its pods at once"
         return None
 
     def _no_place(self, seen: SeenClaim, pods: list[Pod], now: float) -> str | None:

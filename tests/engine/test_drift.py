@@ -6,6 +6,7 @@ import pytest
 
 from dra_operator.engine.decisions import EvictPod
 from dra_operator.engine.settings import EngineSettings
+from tests.engine.gangs import LABEL, group
 from tests.engine.stage import (
     GPU,
     Object,
@@ -182,3 +183,30 @@ def test_observing_moves_nothing() -> None:
     stage.run(30)
 
     assert {type(each.decision).__name__ for each in observer.executed} <= {"WriteReport"}
+
+
+def test_members_of_a_group_are_not_restarted_and_the_reports_say_so() -> None:
+    gang = workload("Job", "training", 2, templates=["gpu"])
+    gang["spec"]["template"]["metadata"]["labels"][LABEL] = "gang"
+    stage = Stage(*cluster(0), policy(onClassChange="Reallocate"), template(of="high-mem"), group(members=2), gang)
+    stage.run(10)
+    before = stage.bound()
+    stage.apply(gpus("n2", 2, memory=80), at_least(80))
+    stage.run(120)
+
+    assert evictions(stage) == []
+    assert len(before) == 2
+    assert stage.bound() == before
+    for item in stage.objects("ClaimReport"):
+        summary = item["status"]["explanation"]["summary"]
+        assert item["status"]["phase"] == "Drifted"
+        assert "it stays where it is: pod default/training-" in summary
+        assert summary.endswith(
+            "is a member of ClaimGroup default/gang, which starts together or not at all, so onClassChange does not "
+            "restart it; to move the group, delete all of its pods at once"
+        )
+
+    for name in before:
+        stage.delete("Pod", name)
+    stage.run(60)
+    assert sorted(stage.bound().values()) == ["n2", "n2"]

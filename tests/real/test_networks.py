@@ -75,3 +75,24 @@ def test_a_network_class_is_compiled_used_changed_and_removed(
 
     eventually(gone, what="the class goes with its owner")
     assert client.get(f"{RESOURCE}/deviceclasses/{taken}")["spec"] == {}
+
+
+def test_what_the_api_server_refuses_is_told(
+    control_plane: ControlPlane, nodes: Nodes, names: tuple[str, str], operator: OperatorProcess
+) -> None:
+    """Parameters of more than 10 KiB."""
+    client, name = control_plane.client, names[0]
+    path = f"{OURS}/networkdeviceclasses"
+
+    def told() -> tuple[str, str, str]:
+        status = client.get(f"{path}/{name}").get("status") or {}
+        reason = (status.get("conditions") or [{}])[0].get("reason", "")
+        return status.get("phase", ""), reason, status.get("message", "")
+
+    client.post(path, network(name, rdma=True, config={"note": "x" * 10240}))
+    eventually(lambda: told()[:2] == ("Invalid", "Refused"), what="the refusal is in the status")
+    assert "refuses the DeviceClass" in told()[2]
+    assert "opaque.parameters" in told()[2]
+    client.patch(f"{path}/{name}", {"spec": {"config": {"note": "x"}}})
+    eventually(lambda: told()[0] == "Ready", what="the mended one is compiled")
+    assert client.get(f"{RESOURCE}/deviceclasses/{name}")["spec"]["config"]

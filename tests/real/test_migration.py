@@ -96,12 +96,39 @@ def test_phase_by_phase(
     found = json.loads(run(control_plane, "verify", "--phase", "3", "-o", "json", code=0))
     assert found["holds"]
 
-    # Taken back: the class is as it was.
+    # Phase 3: what kept them apart is gone, what is served goes on, and so does the unchanged pod's successor.
+    apply(control_plane, "3", tmp_path)
+    assert not migration_objects(control_plane)
+    final = control_plane.client.get(f"{RESOURCE}/deviceclasses/{CLASS}")
+    assert final["spec"]["extendedResourceName"] == PLUGIN
+    assert not any(name.startswith("dra-operator.dev/") for name in final["metadata"].get("annotations", {}))
+    assert json.loads(run(control_plane, "verify", "--phase", "3", "-o", "json", code=0))["holds"]
+    control_plane.kubectl("delete", "pod", "unchanged", "--namespace", namespace)
+    scene.wait(lambda: not sent(), "the policy acts no more")
+    scene.apply({**unchanged, "metadata": {"name": "successor"}})
+    scene.wait(lambda: scene.node("successor") in (old, new), "an unchanged pod runs without the policy")
+    assert scene.pod("successor")["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+
+    # Taken back, phase by phase: the policy is there again, then the class is as it was.
+    apply(control_plane, "3", tmp_path, "--undo")
+    assert migration_objects(control_plane) == ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"]
     apply(control_plane, "2", tmp_path, "--undo")
     apply(control_plane, "1", tmp_path, "--undo")
+    assert not migration_objects(control_plane)
     left = control_plane.client.get(f"{RESOURCE}/deviceclasses/{CLASS}")
     assert "extendedResourceName" not in left["spec"]
     assert not any(name.startswith("dra-operator.dev/") for name in left["metadata"].get("annotations", {}))
+
+
+def migration_objects(plane: ControlPlane) -> list[str]:
+    """The kinds of what a migration leaves in a cluster, apart from classes."""
+    found = json.loads(
+        plane.kubectl(
+            "get", "mutatingadmissionpolicy,mutatingadmissionpolicybinding,devicetaintrule", "--output", "json"
+        )
+    )["items"]
+    named = ("dra-operator-migration", "device-plugin-")
+    return sorted(item["kind"] for item in found if item["metadata"]["name"].startswith(named))
 
 
 def offer(plane: ControlPlane, node: str, count: int) -> None:

@@ -11,6 +11,8 @@ import re
 import pytest
 
 from devcluster import ControlPlane
+from devcluster.install import install
+from devcluster.install import operator as running_operator
 from tests.real.operator_process import OperatorProcess
 from tests.real.scenario_player import play
 from tests.scenarios.story import stories
@@ -34,3 +36,13 @@ def test_scenarios(control_plane: ControlPlane, operator: OperatorProcess) -> No
     assert not troubles, "\n\n".join([f"{len(troubles)} of {len(plays)} stories went wrong", *troubles])
     crashes = [line for line in operator.text().splitlines() if "the engine crashed" in line]
     assert operator.metric("engine_crashes_total") == 0, "\n".join(crashes)
+
+
+def test_list_attributes() -> None:
+    """Kubernetes 1.37 knows them behind an alpha gate, so they need a control plane of their own."""
+    [story] = [story for story in stories() if story.name.endswith("aliases-and-lists")]
+    with ControlPlane.start(feature_gates={"DRAListTypeAttributes": True}) as plane:
+        install(plane)
+        with running_operator(plane) as process:
+            [played] = play(plane, [story], 1)
+            assert not played.trouble, f"{played.trouble}\n{process.log.read_text()[-4000:]}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from devcluster import ControlPlane, eventually
 from devcluster.pytest_plugin import empty_namespace
-from tests.real.operator_process import ROOT, OperatorProcess
+from tests.real.conftest import StartOperator
+from tests.real.operator_process import ROOT
 from tests.real.scene import Scene
-from tests.real.workloads import OURS, devices, listed
+from tests.real.workloads import devices, listed
 
 pytestmark = pytest.mark.real
 
@@ -22,8 +22,9 @@ NewNamespace = Callable[[str], Scene]
 class Example:
     """The files of a folder. What they have that is no namespace's is deleted at the end."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, start_operator: StartOperator) -> None:
         self._plane = plane
+        self._start_operator = start_operator
         self._applied: list[str] = []
 
     def apply(self, folder: str, *files: str, namespace: str = "") -> None:
@@ -35,26 +36,16 @@ class Example:
                 self._applied.append(path)
             self._plane.kubectl("apply", *where, "-f", path)
 
-    def known(self, policies: Iterable[str] = (), **totals: int) -> None:
-        """Wait until all nodes are usable and the operator has seen the policies, and so many devices of each class."""
+    def start(self) -> None:
+        """Start the operator once all nodes are usable: it lists everything before it is ready, so it knows all that there is."""
         client = self._plane.client
 
-        def told(kind: str, name: str, field: str) -> Any:
-            return (client.get(f"{OURS}/{kind}/{name}").get("status") or {}).get(field)
-
         def usable() -> bool:
-            nodes = client.get("/api/v1/nodes")["items"]
-            return not any(item["spec"].get("taints") for item in nodes)
-
-        def counted() -> bool:
-            found = {name: told("deviceclassreports", name.replace("_", "-"), "total") for name in totals}
-            return found == totals
+            return not any(item["spec"].get("taints") for item in client.get("/api/v1/nodes")["items"])
 
         eventually(usable, what="all nodes are usable")
-        eventually(
-            lambda: all(told("allocationpolicies", name, "conditions") for name in policies), what="policies are judged"
-        )
-        eventually(counted, what=f"the devices are counted: {totals}")
+        replica = self._start_operator()
+        eventually(lambda: replica.leads, what="the operator leads")
 
     def delete(self) -> None:
         for path in reversed(self._applied):
@@ -62,14 +53,14 @@ class Example:
 
 
 @pytest.fixture
-def example(control_plane: ControlPlane) -> Iterator[Example]:
-    found = Example(control_plane)
+def example(control_plane: ControlPlane, start_operator: StartOperator) -> Iterator[Example]:
+    found = Example(control_plane, start_operator)
     yield found
     found.delete()
 
 
 @pytest.fixture
-def new_namespace(control_plane: ControlPlane, example: Example, operator: OperatorProcess) -> Iterator[NewNamespace]:
+def new_namespace(control_plane: ControlPlane, example: Example) -> Iterator[NewNamespace]:
     """Makes the namespaces that the examples name; they are emptied before the nodes go."""
     made = []
 
@@ -102,7 +93,7 @@ def test_gpu_nic_and_cpus_on_one_numa_node(example: Example, new_namespace: NewN
     """dra.cpu, a NIC that names its NUMA node in its own way, and a GPU; then what is impossible, and the same as a wish."""
     scene = new_namespace("alignment")
     example.apply("alignment", "cluster.yaml", "policy.yaml")
-    example.known(["alignment"], gpu=4, nic=3, cpu=2)
+    example.start()
     example.apply("alignment", "training.yaml", namespace="alignment")
     scene.wait(lambda: scene.node("training") == "node-a", "the aligned pod is bound")
     [gpu], [nic], [cpu] = (devices(scene.claim(f"training-{kind}")) for kind in ("gpu", "nic", "cpu"))
@@ -124,7 +115,7 @@ def test_gpu_nic_and_cpus_on_one_numa_node(example: Example, new_namespace: NewN
 def test_a_gang_in_one_domain_and_claims_in_one_half(example: Example, new_namespace: NewNamespace) -> None:
     scene = new_namespace("topology")
     example.apply("topology", "cluster.yaml", "policy.yaml")
-    example.known(["topology"], gpu=24, gb=8)
+    example.start()
     example.apply("topology", "busy.yaml", "claims.yaml", namespace="topology")
     names = ("notebook", "same-root", "four", "two", "six")
     scene.wait(lambda: all(devices(scene.claim(name)) for name in names), "the bare claims are allocated")
@@ -144,7 +135,7 @@ def test_a_gang_in_one_domain_and_claims_in_one_half(example: Example, new_names
 def test_inference_optimized(example: Example, new_namespace: NewNamespace) -> None:
     scene = new_namespace("serving")
     example.apply("patterns/inference-optimized", "cluster.yaml", "classes.yaml")
-    example.known(inference_optimized=2, any_gpu=4)
+    example.start()
     example.apply("patterns/inference-optimized", "workloads.yaml")
     scene.wait(lambda: len(places(scene, "model")) == 3, "the three servers run")
     assert places(scene, "model") == ["infer-0", "infer-1", "train-0"]
@@ -156,7 +147,7 @@ def test_inference_optimized(example: Example, new_namespace: NewNamespace) -> N
 def test_reserved_critical(example: Example, new_namespace: NewNamespace) -> None:
     critical, team = new_namespace("critical"), new_namespace("team")
     example.apply("patterns/reserved-critical", "cluster.yaml", "classes.yaml", "policies.yaml")
-    example.known(["critical", "others"], gpu=4, reserved_critical=2)
+    example.start()
     example.apply("patterns/reserved-critical", "workloads.yaml")
     team.wait(lambda: len(places(team, "batch")) == 3, "batch has all but the reserve")
     team.wait(lambda: "QuotaExceeded" in waiting(team, "sneaky"), "the class for critical work is not for everybody")

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from dra_operator.engine import choosing, phases, ties
+from dra_operator.api.claims import ClaimSpec
+from dra_operator.engine import choosing, constraining, membership, phases, preferring, ties
 from dra_operator.engine.gangproblems import GangProblems
+from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.gangtrial import GangTrial
+from dra_operator.engine.groups import Roll
 from dra_operator.engine.judging import Judge
+from dra_operator.engine.names import GATE
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.state import State
@@ -263,3 +267,53 @@ def lowest_user(patch: Patch) -> None:
         return min([0, *(pod.priority for pod in tied.pods.values())])
 
     everywhere(patch, ties._priority, other)
+
+
+def only_for_pods(patch: Patch) -> None:
+    consider = Preempting.consider
+    patch.setattr(
+        Preempting, "consider", lambda self, unit, pod, now: pod is not None and consider(self, unit, pod, now)
+    )
+
+
+def later_as_gang(patch: Patch) -> None:
+    """Members that come after the others are placed all at once or not at all."""
+    patch.setattr(Roll, "established", property(lambda self: not self.waiting))
+    patch.setattr(Gangs, "attempt", lambda self, unit, place, now: place())
+
+
+def other_gates(patch: Patch) -> None:
+    """Gates of others are not seen."""
+    found = membership.membership
+
+    def other(pod: Any, view: Any) -> Any:
+        return found(replace(pod, gates=tuple(gate for gate in pod.gates if gate == GATE)), view)
+
+    everywhere(patch, found, other)
+
+
+def _required(original: Any) -> Callable[[Patch], None]:
+    return function(original, lambda *args: tuple(replace(item, required=True) for item in original(*args)))
+
+
+preferred_is_required = _required(constraining.within_unit)
+wishes_are_required = _required(preferring.device_wishes)
+
+
+def without_constraints(patch: Patch) -> None:
+    read = ClaimSpec.from_dict
+
+    def other(cls: type[ClaimSpec], spec: Any) -> ClaimSpec:
+        return replace(read(spec), constraints=())
+
+    patch.setattr(ClaimSpec, "from_dict", classmethod(other))
+
+
+def always_reallocating(patch: Patch) -> None:
+    found = State.terms_of
+
+    def other(self: State, seen: Any) -> Any:
+        name, terms = found(self, seen)
+        return name, terms.model_copy(update={"on_class_change": "Reallocate"})
+
+    patch.setattr(State, "terms_of", other)

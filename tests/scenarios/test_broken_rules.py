@@ -1,10 +1,11 @@
-"""Every scenario named in `breaking` fails when its rule is broken."""
+"""Every scenario fails when a rule that it shows is broken."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.breaking import RULES, Rule
+from tests.scenarios.breaking import RULES
+from tests.scenarios.rules.rule import Rule
 from tests.scenarios.story import stories
 from tests.scenarios.test_on_the_embedded_cluster import play
 
@@ -17,3 +18,7 @@ def test_it_fails_without_its_rule(rule: Rule, name: str, monkeypatch: pytest.Mo
     rule.without(monkeypatch)
     with pytest.raises(AssertionError, match=r"\(at "):
         play(STORIES[name])
+
+
+def test_every_scenario_has_a_rule() -> None:
+    assert {name for _, name in CASES} == set(STORIES)

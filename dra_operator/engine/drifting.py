@@ -139,7 +139,11 @@ class Drifting:
         names = classes_asked(seen.claim.spec, allocation)
         now = {name: mark_of(classes[name]) for name in names if name in classes}
         report = self._restored.pop(seen.uid, None)
-        if report is None or not _describes(report, allocation):
+        if report is None:
+            return now
+        if not _describes(report, allocation):
+            # Allocated anew since: whoever took what it had before is not to be told any more.
+            self._state.preempted.pop(seen.uid, None)
             return now
         if report.phase == "Lost":
             for result in allocation.results:

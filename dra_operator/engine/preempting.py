@@ -279,7 +279,7 @@ class Preempting:
         if outcome.ok or outcome.status == 404:
             run.allowed.add(decision.uid)
             return
-        if outcome.status in (0, 408) or outcome.status >= 500:
+        if outcome.status in (0, 408, 409) or outcome.status >= 500:
             return  # it is asked again; giving up would leave those in vain who are on their way already
         if outcome.status == 429:
             reference = next(pod for holder in run.victims for pod in holder.pods if pod.uid == decision.uid)

@@ -126,7 +126,7 @@ class Reallocating:
         if not isinstance(decision, EvictPod) or outcome.ok:
             return
         policy = next((name for name, move in self._moves.items() if decision.uid in move.pods), None)
-        if policy is None or outcome.status in (0, 404, 408) or outcome.status >= 500:
+        if policy is None or outcome.status in (0, 404, 408, 409) or outcome.status >= 500:
             return  # gone already, or to be repeated
         move = self._moves.pop(policy)
         seen = self._state.view.claim_by_uid(move.claim)

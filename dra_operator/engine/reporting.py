@@ -96,7 +96,7 @@ class Reporter:
         report.now_is(known.meta.resource_version, number, known.status)
         report.uid, report.owner = known.meta.uid, known.claim_uid
         if first:
-            # What must outlive a restart: whether it was used, since when it waits, which nodes to avoid, and for whom.
+            # What must outlive a restart: whether it was used, since when it waits, which nodes to avoid, who made it go.
             if known.used_by is not None:
                 self._state.view.used.add(known.claim_uid)
             if known.waiting_since is not None and not known.status.get("devices"):
@@ -110,8 +110,14 @@ class Reporter:
             for entry in known.avoid:
                 if entry.owner:
                     self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)
+            self._restore_preemptor(known)
             self._drifting.restore(known)
         self._stale[known.meta.key] = None
+
+    def _restore_preemptor(self, known: ClaimReport) -> None:
+        by = _preempted_by(known.status)
+        if by:
+            self._state.preempted[known.claim_uid] = str(by)
 
     def remove_report(self, key: Key) -> None:
         report = self._reports.get(key)
@@ -130,6 +136,7 @@ class Reporter:
         """What its report told of it is of no use any more."""
         self._drifting.gone(uid)
         self._state.view.used.discard(uid)
+        self._state.preempted.pop(uid, None)
 
     # -- phases
 
@@ -434,7 +441,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _preempted_by(status: dict[str, Any]) -> Any:
+def _preempted_by(status: Mapping[str, Any]) -> Any:
     """For whom it has to go: its owner should know while it is still there."""
     return (status.get("preemption") or {}).get("preemptedBy")
 

@@ -106,8 +106,10 @@ class Writes:
         if evicting and outcome.status == 429:
             del self._open[uid]  # the disruption budget says no: not to be repeated, others are chosen
             return Effect.FAILED, write
-        if outcome.status in (0, 408, 429) or outcome.status >= 500:
-            write.stage, write.uncertain = Stage.RETRY, write.uncertain or outcome.status != 429
+        # A conflict says nothing about an eviction: the pod changed meanwhile, or is another one, which the watch will show.
+        conflict = evicting and outcome.status == 409
+        if conflict or outcome.status in (0, 408, 429) or outcome.status >= 500:
+            write.stage, write.uncertain = Stage.RETRY, write.uncertain or outcome.status not in (409, 429)
             write.retry_at = now + self._retry_after * min(2 ** (write.attempts - 1), 30)
             return Effect.REPEAT, write
         if write.version and (outcome.status == 409 or write.uncertain):

@@ -23,6 +23,7 @@ from tests.scenarios.breaks import (
     lowest_user,
     method,
     no,
+    none,
     nothing,
     one_by_one,
     only_for_pods,
@@ -127,6 +128,11 @@ PREEMPTING = (
         "no more go than it takes",
         method(Search, "_suffices", all_or_nobody),
         ("preemption/enough-shares-are-evicted",),
+    ),
+    Rule(
+        "whom a victim made room for outlives the operator",
+        method(Reporter, "_restore_preemptor", none),
+        ("preemption/who-made-it-go-outlives-a-restart",),
     ),
     Rule(
         "the reports tell",

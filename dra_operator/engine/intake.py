@@ -19,7 +19,7 @@ from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.membership import is_ours
-from dra_operator.engine.names import PLUGIN_RESOURCE
+from dra_operator.engine.names import PLUGIN_RESOURCE, PRIORITY_CLASS
 from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.engine.reporting import Reporter
@@ -309,12 +309,23 @@ class Intake:
 
     def _remove_priority_class(self, key: Key) -> None:
         self._state.view.priority_classes.pop(key.name, None)
-        self._state.term_changes += 1
+        self._priority_changed(key.name)
 
     def _apply_priority_class(self, raw: Raw) -> None:
         found = PriorityClass.from_dict(raw)
+        old = self._state.view.priority_classes.get(found.meta.name)
         self._state.view.priority_classes[found.meta.name] = found
+        if old is None or old.value != found.value:
+            self._priority_changed(found.meta.name)
+
+    def _priority_changed(self, name: str) -> None:
+        """A PriorityClass that came, went or was made anew: pods keep the value that they were given, claims have that of now."""
         self._state.term_changes += 1
+        waiting = self._unallocated()
+        concerned = [(key, seen) for key, seen in waiting if seen.claim.meta.annotations.get(PRIORITY_CLASS) == name]
+        if concerned:
+            self._state.relaid()
+            self._judge_anew(concerned)
 
     def _apply_budget(self, raw: Raw) -> None:
         if self._state.budgets.apply(raw):
@@ -350,14 +361,18 @@ class Intake:
         self._state.dirty_groups[key] = None
 
     def _policies_changed(self) -> None:
-        state = self._state
-        state.term_changes += 1
-        state.relaid()
-        for key, seen in state.view.claims.items():
-            if seen.managed and not seen.allocated:
-                state.dirty_claims[key] = None
-                state.stale_reports[key] = None
-                state.touch(state.view.pods_of_claim(key))
+        self._state.term_changes += 1
+        self._state.relaid()
+        self._judge_anew(self._unallocated())
+
+    def _unallocated(self) -> list[tuple[Key, SeenClaim]]:
+        return [(key, seen) for key, seen in self._state.view.claims.items() if seen.managed and not seen.allocated]
+
+    def _judge_anew(self, claims: list[tuple[Key, SeenClaim]]) -> None:
+        for key, _ in claims:
+            self._state.dirty_claims[key] = None
+            self._state.stale_reports[key] = None
+            self._state.touch(self._state.view.pods_of_claim(key))
 
 
 def _is_deallocation(write: Write | None) -> bool:

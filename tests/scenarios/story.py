@@ -86,6 +86,7 @@ _KINDS = {
     "budget": "PodDisruptionBudget",
     "taint": "DeviceTaintRule",
     "group": "ClaimGroup",
+    "priority": "PriorityClass",
 }
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dra_operator.engine import starvation
 from dra_operator.engine.accounts import Accounts
 from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.intake import Intake
 from dra_operator.engine.judging import Judge
 from dra_operator.engine.policystatus import PolicyReporter
 from dra_operator.queue.budgets import Budget
 from dra_operator.queue.policies import PolicyBook
-from tests.scenarios.breaks import deaf_to_edits, method, no_quotas, no_reservations, other_gates, same_phase
+from tests.scenarios.breaks import deaf_to_edits, method, no_quotas, no_reservations, none, other_gates, same_phase
 from tests.scenarios.rules.rule import Rule
 
 POLICIES = (
@@ -59,11 +60,20 @@ POLICIES = (
         deaf_to_edits,
         (
             "policies/an-edited-policy-takes-effect-at-once",
+            "preemption/the-policys-priority-falls-while-the-victim-stops",
             "policies/preemption-allowed-while-it-waits",
             "policies/preemptible-taken-back-while-it-waits",
             "policies/strict-taken-back-while-they-wait",
             "quota/an-edited-quota-takes-effect-at-once",
             "quota/a-lowered-quota-takes-nothing-away",
+        ),
+    ),
+    Rule(
+        "PriorityClasses that change are heard",
+        method(Intake, "_priority_changed", none),
+        (
+            "preemption/the-priority-class-changes-while-the-victim-stops",
+            "preemption/a-priority-class-that-comes-later-counts",
         ),
     ),
     Rule(

@@ -129,9 +129,14 @@ class Lifecycle:
                 state.drop_unit(UnitKey("pod", pod.key))
                 if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
                     state.made_room()
-                if found.standing in (Standing.BOUND, Standing.GONE):
+                if found.standing is Standing.GONE or (found.standing is Standing.BOUND and self._done_with(pod)):
                     state.writes.gone(pod.meta.uid)
                 return []
+
+    def _done_with(self, pod: Pod) -> bool:
+        """Once it is bound, nothing is to be written for the pod itself. An eviction for the sake of others goes on."""
+        write = self._state.writes.get(pod.meta.uid)
+        return write is None or not isinstance(write.decision, EvictPod) or write.unit == UnitKey("pod", pod.key)
 
     def _end_ungating(self, pod: Pod) -> None:
         write = self._state.writes.get(pod.meta.uid)

@@ -10,7 +10,19 @@ import pytest
 from dra_operator.cluster.memory.actors.claims import ClaimController
 from dra_operator.cluster.memory.faults import Fate, NoFaults
 from dra_operator.engine.decisions import Decision, EvictPod, WriteClaimStatus
-from tests.engine.stage import Object, Stage, device_class, gpus, node, pod, policy, priority_class
+from tests.engine.stage import (
+    GPU,
+    Object,
+    Stage,
+    device_class,
+    gpus,
+    node,
+    pod,
+    policy,
+    priority_class,
+    template,
+    workload,
+)
 from tests.engine.test_preemption import budget, evicted, holding
 
 HIGH = priority_class("high", 1000)
@@ -20,7 +32,7 @@ AT_ONCE = policy("now", preemption={"mode": "Always"})
 class AtEviction(NoFaults):
     """`happens` just before (or after) the eviction of this number (from 0; dry runs are counted apart) is served.
 
-    The eviction has this fate, and its answer comes when the watch has shown everything that happened.
+    The eviction has this fate. What happens after it is seen before its answer.
     """
 
     def __init__(
@@ -45,7 +57,7 @@ class AtEviction(NoFaults):
             self._seen += 1
         if moment == self._moment and decision.id == self._chosen:
             self.happens()
-            self._late = True
+            self._late = moment == "after"
         return False
 
     def fate(self, decision: Decision) -> Fate:
@@ -171,3 +183,20 @@ def test_the_engine_frees_what_no_pod_uses_any_more(monkeypatch: pytest.MonkeyPa
     assert stage.bound() == {"urgent": "n1"}
     freed = [each.decision for each in stage.runner.executed if isinstance(each.decision, WriteClaimStatus)]
     assert sorted(each.claim.name for each in freed if each.action == "deallocate") == ["a", "b"]
+
+
+# -- evictions for other reasons
+
+
+@pytest.mark.parametrize("fate", ["conflict", "error", "lost", "unanswered"])
+def test_an_eviction_for_a_move_is_asked_for_until_it_is_done(fate: Fate) -> None:
+    """A pod is restarted because its class changed: asked again soon, and told once."""
+    old, new = (device_class("mine", f'device.attributes["{GPU}"].memory >= {least}') for least in (40, 80))
+    items = (node("n1"), gpus("n1", 1, memory=40), template(of="mine"), workload("Deployment", "web", 1))
+    stage = Stage(old, policy(onClassChange="Reallocate"), *items, faults=AtEviction(0, fate=fate)).run(10)
+    stage.apply(new, node("n2"), gpus("n2", 1, memory=80))
+    stage.run(4)
+    assert len(evicted(stage)) == 1
+    stage.run(30)
+    assert list(stage.bound().values()) == ["n2"]
+    assert len([note for note in stage.events("Reallocating") if note.startswith("restarted")]) == 1

@@ -16,12 +16,13 @@ from dra_operator.inventory.collisions import Collision, find_collisions
 from dra_operator.inventory.features import DEFAULT_1_37, Features
 from dra_operator.inventory.identity import DeviceId, PoolId
 from dra_operator.inventory.kinds import Attribute, Kinds
-from dra_operator.inventory.pools import Offer, Pool, read_pool, source_of
+from dra_operator.inventory.layout import lay_out, settle
+from dra_operator.inventory.pools import Offer, Pool, read_pool
 from dra_operator.inventory.reach import Reach
 from dra_operator.inventory.snapshot import Snapshot
 from dra_operator.inventory.taintrules import Selection, TaintRules
 from dra_operator.inventory.usage import Occupancy, Usage, Use, uses_of
-from dra_operator.inventory.views import NodeRecord, Section, States
+from dra_operator.inventory.views import NodeRecord, States
 
 
 class Inventory:
@@ -271,12 +272,7 @@ class Inventory:
         old_reach = pool.reach
         pool.content = content = read_pool(pool, self.features)
         pool.version += 1
-        pool.here, pool.shared = {}, []
-        pool.binding = {
-            resource_slice.name
-            for resource_slice in content.slices
-            if any(device.binding_conditions for device in resource_slice.devices)
-        }
+        settle(pool)
         if any(resource_slice.node_name is None for resource_slice in content.slices):
             self._by_label[pool.id] = pool
         else:
@@ -284,23 +280,10 @@ class Inventory:
         reach: set[str] = set()
         for resource_slice in content.slices:
             reach |= self._reach.of_slice(resource_slice)
-        tied = bool(content.counter_sets)
-        seen_at: set[str | None] = set()
         for offer in content.offers:
             self._offers[offer.id] = offer
             self.kinds.observe(offer.id.driver, offer.device)
             offer.taints = offer.device.taints + self._rules.taints(offer.id)
-            name = offer.device.node_name if offer.slice.per_device_node_selection else offer.slice.node_name
-            seen_at.add(name)
-            if name is None:
-                pool.shared.append(offer)
-            else:
-                pool.here.setdefault(name, []).append(offer)
-                offer.home = name
-        if tied and len(seen_at) > 1:
-            for offer in content.offers:
-                offer.home = None
-        pool.common = not pool.here and all(source_of(offer).all_nodes for offer in pool.shared)
         pool.reach = reach
         for name in old_reach - reach:
             self._pools_at[name].discard(pool.id)
@@ -331,25 +314,7 @@ class Inventory:
                 record.used, record.shares = 0, {}
                 self.states.move(record)
                 return
-        parts: list[tuple[tuple[bool, str, str], Pool, list[Offer]]] = []
-        for pool in pools:
-            offers = pool.here.get(name, [])
-            if pool.shared:
-                offers = [*offers, *(offer for offer in pool.shared if self._reach.selects(source_of(offer), record))]
-                offers.sort(key=lambda offer: offer.rank)
-            # Pools with any device that has binding conditions come last, as in the in-tree allocator: also if that
-            # device of the slice is for other nodes.
-            later = bool(pool.binding) and any(offer.slice.name in pool.binding for offer in offers)
-            parts.append(((later, pool.id.driver, pool.id.pool), pool, offers))
-        parts.sort(key=lambda part: part[0])
-        record.offers = []
-        sections: list[Section] = []
-        for _, pool, offers in parts:
-            start = len(record.offers)
-            record.offers += offers
-            local = all(offer.home is not None for offer in offers)
-            sections.append(Section(pool, start, len(record.offers), local))
-        record.sections = tuple(sections)
+        lay_out(record, pools, self._reach)
         record.used, record.shares = 0, {}
         for position, offer in enumerate(record.offers):
             if offer.kind is None:

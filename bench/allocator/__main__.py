@@ -1,6 +1,6 @@
 """What allocating costs, beside the in-tree allocator in the same run: claims a second, and the shapes on which it stalls.
 
-    python -m bench.allocator [NAME...]
+    python -m bench.allocator [WORDS OF A ROW ...] [-o table|json]
 
 A fill allocates claims one after another, each on top of the last. The in-tree side makes a new allocator for each claim, as the
 scheduler does, and looks for a node where the last claim was placed; only the claims are timed on both sides. Ours is
@@ -9,12 +9,14 @@ scheduler does, and looks for a node where the last claim was placed; only the c
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -66,25 +68,46 @@ def ours_filling(path: Path) -> tuple[int, int, float, float]:
     return int(found[1]), int(found[2]), float(found[3]), float(found[4])
 
 
-def fill(row: Row, path: Path) -> str:
+def fill(row: Row, path: Path) -> dict[str, Any]:
+    """Claims a second and how many were allocated, on both sides; the best of three runs of ours."""
     rounds = [ours_filling(path) for _ in range(3)]
     claims, allocated, load, seconds = min(rounds, key=lambda item: item[3])
     go = in_tree("fill", path)
-    ratio = go["seconds"] / seconds
-    return (
-        f"{row.name}\n  in-tree {claims / go['seconds']:>9,.0f} claims/s, {go['allocated']:>5} allocated\n"
-        f"  ours    {claims / seconds:>9,.0f} claims/s, {allocated:>5} allocated"
-        f"   {ratio:,.1f} times as fast (loaded in {load:.1f} s)"
-    )
+    return {
+        "name": row.name,
+        "claims": claims,
+        "inTree": {"claimsPerSecond": round(claims / go["seconds"], 1), "allocated": go["allocated"]},
+        "ours": {"claimsPerSecond": round(claims / seconds, 1), "allocated": allocated, "loadSeconds": load},
+        "timesAsFast": round(go["seconds"] / seconds, 2),
+    }
 
 
-def single(row: Row, path: Path) -> str:
+def single(row: Row, path: Path) -> dict[str, Any]:
+    """Milliseconds for one answer, on both sides; ours with the slower of two strategies."""
     began = perf_counter()
     go = in_tree("allocator", path)
     theirs = perf_counter() - began
-    times = [ours_alone(path, strategy) for strategy in (Strategy.FirstFit, Strategy.Fragmentation)]
-    cut = " (cut off)" if go.get("timeout") else ""
-    return f"{row.name}\n  in-tree {theirs * 1e3:>9,.0f} ms{cut}\n  ours    {max(times) * 1e3:>9,.1f} ms"
+    ours = max(ours_alone(path, strategy) for strategy in (Strategy.FirstFit, Strategy.Fragmentation))
+    return {
+        "name": row.name,
+        "inTree": {"millis": round(theirs * 1e3, 1), "cutOff": bool(go.get("timeout"))},
+        "ours": {"millis": round(ours * 1e3, 2)},
+        "timesAsFast": round(theirs / ours, 2),
+    }
+
+
+def shown(result: dict[str, Any]) -> str:
+    """A result for a person."""
+    theirs, ours = result["inTree"], result["ours"]
+    if "millis" in ours:
+        cut = " (cut off)" if theirs["cutOff"] else ""
+        return f"{result['name']}\n  in-tree {theirs['millis']:>9,.0f} ms{cut}\n  ours    {ours['millis']:>9,.1f} ms"
+    return (
+        f"{result['name']}\n"
+        f"  in-tree {theirs['claimsPerSecond']:>9,.0f} claims/s, {theirs['allocated']:>5} allocated\n"
+        f"  ours    {ours['claimsPerSecond']:>9,.0f} claims/s, {ours['allocated']:>5} allocated"
+        f"   {result['timesAsFast']:,.1f} times as fast (loaded in {ours['loadSeconds']:.1f} s)"
+    )
 
 
 def ours_alone(path: Path, strategy: Strategy) -> float:
@@ -98,20 +121,31 @@ def ours_alone(path: Path, strategy: Strategy) -> float:
     return min(times)
 
 
-def main() -> int:
-    wanted = sys.argv[1:]
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.allocator", description="beside the in-tree allocator")
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="words of the rows to run; default: all rows")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    options = parser.parse_args(arguments)
+    rows = [row for row in ROWS if not options.words or any(word in row.name for word in options.words)]
+    if not rows:
+        parser.error(f"no row has any of these words; there are: {'; '.join(row.name for row in ROWS)}")
     try:
         program()
     except Unavailable as reason:
         print(f"cannot compare: {reason}", file=sys.stderr)
         return 1
+    load, results = os.getloadavg()[0], []
+    if options.output == "table":
+        print(f"{os.cpu_count()} CPUs, load {load:.1f} at the start", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        for row in ROWS:
-            if wanted and not any(word in row.name for word in wanted):
-                continue
+        for row in rows:
             path = Path(folder) / "problem.json"
             path.write_text(json.dumps(row.problem()))
-            print(fill(row, path) if row.fill else single(row, path), flush=True)
+            results.append(fill(row, path) if row.fill else single(row, path))
+            if options.output == "table":
+                print(shown(results[-1]), flush=True)
+    if options.output == "json":
+        print(json.dumps({"cpus": os.cpu_count(), "load": round(load, 1), "results": results}, indent=2))
     return 0
 
 

@@ -32,7 +32,7 @@ class Shape:
     `takes` and `limits`: what one of them consumes of a shareable device, and what that has in all, by position.
     """
 
-    __slots__ = ("count", "groups", "limits", "takes")
+    __slots__ = ("_untouched", "count", "groups", "limits", "takes")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class Shape:
         limits: Mapping[int, tuple[int, ...]],
     ) -> None:
         self.count, self.groups, self.takes, self.limits = count, groups, takes, limits
+        #: By position, as far as asked for: how often one fits into the whole device, and what part of it one takes.
+        self._untouched: dict[int, tuple[int, float]] = {}
 
     def fitting(self, free: int, left: Left) -> float:
         """How many devices (or parts of them) such claims can still get."""
@@ -58,22 +60,31 @@ class Shape:
             low = mask & -mask
             mask ^= low
             position = low.bit_length() - 1
-            takes = self.takes.get(position)
-            if takes is None:
-                units.append(1)
-                part = 1.0
-                continue
-            have, limits = left.get(position, self.limits[position]), self.limits[position]
-            most = min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1)
-            units.append(min(most, _MANY))
-            part = max(
-                part, max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
-            )
+            whole = self._untouched.get(position)
+            if whole is None:
+                whole = self._untouched[position] = self._of_untouched(position)
+            have = left.get(position)
+            units.append(whole[0] if have is None or position not in self.takes else _units(have, self.takes[position]))
+            if whole[1] > part:
+                part = whole[1]
         if self.count == 1:
             return sum(units) * part
         # Each claim needs distinct devices, so a device serves a claim at most once.
         usable = sum(1 for unit in units if unit)
         return usable // self.count * self.count * part
+
+    def _of_untouched(self, position: int) -> tuple[int, float]:
+        takes = self.takes.get(position)
+        if takes is None:
+            return 1, 1.0
+        limits = self.limits[position]
+        part = max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
+        return _units(limits, takes), part
+
+
+def _units(have: tuple[int, ...], takes: tuple[int, ...]) -> int:
+    """How often what one takes fits into what is there."""
+    return min(min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1), _MANY)
 
 
 class Expectation:

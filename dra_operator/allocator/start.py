@@ -122,13 +122,10 @@ def _of_shared(
     whole, running = [], []
     for device in bits.keys() & occupied.keys():
         occupancy, bit = occupied[device], bits[device]
-        if occupancy.key is not None:
+        if occupancy.shares:
             running.append(bit)
-        if (
-            occupancy.key is not None
-            or occupancy.whole
-            or not table.view.offers[table.order[bit]].device.allow_multiple
-        ):
+            whole.append(bit)
+        elif occupancy.whole or not table.view.offers[table.order[bit]].device.allow_multiple:
             whole.append(bit)
     held = mask_of((bits[device] for device in forbidden if device in bits), width)
     free = (1 << width) - 1 & ~mask_of(whole, width) & ~held

@@ -91,6 +91,12 @@ class Forwarder:
             self._ready.set()
             await self._done.wait()
             await runner.cleanup()
+        # Watches that were passed on when their reader was killed still wait for the API server.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=10)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         counted = self._counts(request)

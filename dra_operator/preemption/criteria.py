@@ -111,12 +111,15 @@ def bound(
 
 
 def bound_of_equals(need: int, holders: Sequence[Holder], node: str) -> Bound | None:
-    """As `bound`, where each holder is one pod with one device."""
+    """As `bound`, where each holder is one pod with one device, by rank."""
     if len(holders) < need:
         return None
-    top = sorted([holder.priority for holder in holders])[need - 1]
-    runs = sorted([holder.since for holder in holders if holder.priority <= top])
-    return need, 0, top, -fsum(runs[-need:]), need, node
+    top = holders[need - 1].priority
+    if len(holders) > need and holders[need].priority == top:
+        runs = sorted([holder.since for holder in holders if holder.priority <= top])[-need:]
+    else:
+        runs = [holder.since for holder in holders[:need]]
+    return need, 0, top, -fsum(runs), need, node
 
 
 def _fewest(need: int, holders: Sequence[Holder], amounts: Sequence[int], at_least: int) -> tuple[int, int] | None:

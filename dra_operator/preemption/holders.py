@@ -7,8 +7,10 @@ whole gang (`Spare` keeps both from being chosen).
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Protocol
 
 from dra_operator.api.meta import Key
@@ -84,7 +86,7 @@ class Holder:
 
 
 class Holders(Protocol):
-    """Where the holders are."""
+    """Where the holders are; in each place by rank."""
 
     def on(self, node: str) -> Sequence[Holder]:
         """Holders with devices at home on that node (`Offer.home`)."""
@@ -94,39 +96,45 @@ class Holders(Protocol):
 
 
 class HolderIndex:
-    """Holders by node, kept up to date one by one."""
+    """Holders by node, kept up to date one by one. In each place they stand by rank: whoever would go first is first."""
 
     def __init__(self) -> None:
-        self._on: dict[str, dict[str, Holder]] = {}
-        self._anywhere: dict[str, Holder] = {}
-        self._homes: dict[str, tuple[str | None, ...]] = {}
+        self._on: dict[str, list[Holder]] = {}
+        self._anywhere: list[Holder] = []
+        self._placed: dict[str, tuple[Holder, tuple[str | None, ...]]] = {}
 
     def put(self, holder: Holder, homes: Iterable[str | None]) -> None:
-        """Add or replace. `homes`: `Offer.home` of each device it holds."""
+        """Add or replace. `homes`: `Offer.home` of each device it holds; a holder of none is nowhere."""
         self.drop(holder.uid)
-        distinct = self._homes[holder.uid] = tuple(dict.fromkeys(homes))
+        distinct = tuple(dict.fromkeys(homes))
+        if distinct:
+            self._placed[holder.uid] = holder, distinct
         for home in distinct:
-            self._place(home)[holder.uid] = holder
+            insort(self._place(home), holder, key=_RANK)
 
     def get(self, uid: str) -> Holder | None:
-        homes = self._homes.get(uid)
-        return self._place(homes[0]).get(uid) if homes else None
+        placed = self._placed.get(uid)
+        return None if placed is None else placed[0]
 
     def drop(self, uid: str) -> None:
-        for home in self._homes.pop(uid, ()):
+        placed = self._placed.pop(uid, None)
+        if placed is None:
+            return
+        holder, homes = placed
+        for home in homes:
             place = self._place(home)
-            del place[uid]
+            del place[bisect_left(place, holder.rank, key=_RANK)]
             if not place and home is not None:
                 del self._on[home]
 
     def on(self, node: str) -> Sequence[Holder]:
-        return tuple(self._on.get(node, _NOBODY).values())
+        return tuple(self._on.get(node, ()))
 
     def anywhere(self) -> Sequence[Holder]:
-        return tuple(self._anywhere.values())
+        return tuple(self._anywhere)
 
-    def _place(self, home: str | None) -> dict[str, Holder]:
-        return self._anywhere if home is None else self._on.setdefault(home, {})
+    def _place(self, home: str | None) -> list[Holder]:
+        return self._anywhere if home is None else self._on.setdefault(home, [])
 
 
-_NOBODY: dict[str, Holder] = {}
+_RANK = attrgetter("rank")

@@ -1,8 +1,8 @@
 """The search for the best set of victims over all nodes.
 
-Best first: every node starts with a bound on what a set there can cost at best, counted from its holders alone; the node with the
-lowest bound is looked at next, one size of set at a time, and comes back with the bound of the next size. Whether a set suffices is for
-the allocator to say, with the victims' claims released. The search ends when no bound is below the best set found.
+Best first: every node starts with a bound on what a set there can cost at best (`outlook`); the node with the lowest bound is looked at
+next, one size of set at a time, and comes back with the bound of the next size. Whether a set suffices is for the allocator to say, with
+the victims' claims released. The search ends when no bound is below the best set found.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import chain
 
 from dra_operator.allocator import Trial
 from dra_operator.api.meta import Key
 from dra_operator.inventory import Inventory, Snapshot
-from dra_operator.inventory.views import State, View
+from dra_operator.inventory.views import NodeRecord
 from dra_operator.preemption.budgets import Budgets, Refusal
-from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_equals, cost
+from dra_operator.preemption.criteria import Bound, Cost, cost
 from dra_operator.preemption.fill import fill, give_back
-from dra_operator.preemption.ground import Ground, ground_of
-from dra_operator.preemption.holders import Holder, Holders, PodRef, Spare
+from dra_operator.preemption.ground import Ground
+from dra_operator.preemption.holders import Holder, PodRef, Spare
+from dra_operator.preemption.outlook import Outlook
 from dra_operator.preemption.site import Candidate, Charges, Site, TooMany, make_site
 
 #: Sets that are tried out with the allocator before the search stops comparing sets and fills instead.
@@ -29,8 +29,6 @@ TRIES = 3_000
 LAST_NODES = 64
 #: Holders looked at closely before the search is content with the best set on their nodes.
 LOOKS = 10_000
-#: Holders of network-attached devices that a node's first bound takes one by one; of more, only the best figures.
-FAR = 32
 
 Fits = Callable[[str, frozenset[str]], bool]
 
@@ -59,36 +57,20 @@ class Found:
 
 
 class Search:
-    """One search. `any_place`: has any node the devices, whoever holds them? `any_below`: is any holder there of low enough priority?
+    """One search. `kept_back`: the terms (by name) that kept sets of victims out, so that without them there might be one."""
 
-    `kept_back`: the terms (by name) that kept sets of victims out, so that without them there might be one.
-    """
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        trial: Trial,
-        nodes: frozenset[str] | None,
-        holders: Holders,
-        terms: Terms,
-        grounds: dict[View, Ground | None],
-    ) -> None:
-        self._snapshot, self._trial, self._nodes, self._holders, self._terms = snapshot, trial, nodes, holders, terms
-        self._grounds = grounds
-        self._far = [holder for holder in holders.anywhere() if self._eligible(holder)]
-        self._far_by_devices: dict[frozenset[object], list[Holder]] = {}
+    def __init__(self, snapshot: Snapshot, trial: Trial, outlook: Outlook, terms: Terms) -> None:
+        self._snapshot, self._trial, self._outlook, self._terms = snapshot, trial, outlook, terms
         self._charges: dict[str, Charges | None] = {}
         self._sites: dict[str, Site] = {}
-        #: Nodes that stand for others in the same state, where nobody has devices of his own.
-        self._likewise: dict[str, list[str]] = {}
+        self._alike = dict(outlook.alike)
         self._tries, self._last_nodes, self._looks = TRIES, LAST_NODES, LOOKS
         self._best: Found | None = None
-        self.any_place = self.any_below = False
         self.kept_back: set[str] = set()
 
     def run(self) -> Found | None:
         """The best set of victims, None if there is none (or, see `Trial.exhausted`, none was found in time)."""
-        heap = self._bounds()
+        heap = list(self._outlook.bounds)
         heapify(heap)
         later: list[Bound] = []
         while heap or (later and self._best is None):
@@ -112,92 +94,19 @@ class Search:
                 break
         return self._best
 
-    def spares_any(self) -> bool:
-        """Is there a holder of low enough priority that is only kept by not being preemptible?"""
-        limit, on = self._terms.limit, self._holders.on
-        names = self._inventory.node_names if self._nodes is None else self._nodes
-        everybody = chain(self._holders.anywhere(), chain.from_iterable(map(on, names)))
-        return any(holder.priority <= limit and not holder.preemptible for holder in everybody)
-
-    # -- bounds ----------------------------------------------------------------------------------------------------
-
-    def _bounds(self) -> list[Bound]:
-        """For each node that could serve the unit, the least a set of victims there can cost."""
-        heap: list[Bound] = []
-        for state in self._inventory.states.populated():
-            ground = self._ground(state.view)
-            if ground is not None:
-                self._bounds_of(state, ground, heap)
-        return heap
-
-    def _bounds_of(self, state: State, ground: Ground, heap: list[Bound]) -> None:
-        limit, heed = self._terms.limit, self._terms.heed_preemptible
-        held, on = self._trial.held, self._holders.on
-        far = self._far_of(ground) if ground.shared and self._far else []
-        usable_far = sum(ground.shared.values())
-        lonely: dict[int, list[str]] = {}
-        for name in state.nodes:
-            if self._nodes is not None and name not in self._nodes:
-                continue
-            usable = ground.usable & ~held.get(name, 0)
-            if usable.bit_count() + usable_far < ground.need:
-                continue
-            self.any_place = True
-            near = [holder for holder in on(name) if holder.priority <= limit and (holder.preemptible or not heed)]
-            if not near:
-                if far:
-                    self.any_below = True
-                    lonely.setdefault(held.get(name, 0), []).append(name)
-                continue
-            self.any_below = True
-            free = (usable & ~state.used).bit_count() + ground.open
-            low = _bound(max(1, ground.need - free), near, far, name)
-            if low is not None:
-                heap.append(low)
-        for names in lonely.values():
-            self._likewise[names[0]] = names
-            heap.append((*min(holder.rank for holder in far)[:5], names[0]))
-
-    def _ground(self, view: View) -> Ground | None:
-        if view not in self._grounds:
-            self._grounds[view] = ground_of(self._trial, view, self._inventory)
-        return self._grounds[view]
-
-    def _far_of(self, ground: Ground) -> list[Holder]:
-        """Holders of devices of no single node that bear on these nodes."""
-        key = frozenset(ground.shared)
-        found = self._far_by_devices.get(key)
-        if found is None:
-            by_claim = self._inventory.usage.by_claim
-            found = self._far_by_devices[key] = [
-                holder
-                for holder in self._far
-                if any(use.device in ground.shared for claim in holder.claims for use in by_claim.get(claim, ()))
-            ]
-        return found
-
     # -- one node --------------------------------------------------------------------------------------------------
 
     def _open(self, name: str, heap: list[Bound]) -> None:
         """Take a closer look at a node and put it back with what that says."""
         record = self._inventory.nodes[name]
-        assert record.view is not None
-        ground = self._ground(record.view)
-        assert ground is not None
-        near = [holder for holder in self._holders.on(name) if self._eligible(holder)]
-        known = {holder.uid for holder in near}
-        far = [holder for holder in self._far_of(ground) if holder.uid not in known] if ground.shared else []
-        holders = [holder for holder in (*near, *far) if self._charges_of(holder) is not None]
-        if len(holders) < len(near) + len(far):
-            self.kept_back.add("budgets")
-            free = (ground.usable & ~self._trial.held.get(name, 0) & ~record.used).bit_count() + ground.open
-            if sum(holder.devices for holder in holders) < ground.need - free:
-                return
-        candidates = [Candidate(holder, self._charges_of(holder) or _NOTHING) for holder in holders]
+        ground = self._ground(record)
+        candidates = self._candidates(record, ground)
+        if candidates is None:
+            return
         self._looks -= len(candidates)
         roomy = self._terms.fits(name, frozenset())
-        if name in self._likewise and not roomy:
-            self._next_alike(name, heap)
+        if name in self._alike and not roomy:
+            self._next_alike(name, ground, heap)
         if not candidates:
             return
         if not (roomy or self._terms.fits(name, _gone(candidates))):
@@ -209,13 +118,33 @@ class Search:
             self._sites[name] = site
             heappush(heap, low)
 
-    def _next_alike(self, name: str, heap: list[Bound]) -> None:
-        names = self._likewise.pop(name)[1:]
+    def _candidates(self, record: NodeRecord, ground: Ground) -> list[Candidate] | None:
+        """Those the budgets let go on the node; None if they have too few devices."""
+        near = self._outlook.on(record.name)
+        far = self._outlook.far(ground)
+        if far:
+            known = {holder.uid for holder in near}
+            far = [holder for holder in far if holder.uid not in known]
+        holders = [*near, *far]
+        free = (ground.usable & ~self._trial.held.get(record.name, 0) & ~record.used).bit_count() + ground.open
+        spare = sum([holder.devices for holder in holders]) + free - ground.need
+        candidates = []
+        for holder in holders:
+            charges = self._charges_of(holder)
+            if charges is not None:
+                candidates.append(Candidate(holder, charges))
+                continue
+            self.kept_back.add("budgets")
+            spare -= holder.devices
+            if spare < 0:
+                return None
+        return candidates
+
+    def _next_alike(self, name: str, ground: Ground, heap: list[Bound]) -> None:
+        names = self._alike.pop(name)[1:]
         if names:
-            self._likewise[names[0]] = names
-            ground = self._ground(self._inventory.nodes[name].view)  # type: ignore[arg-type]
-            assert ground is not None
-            heappush(heap, (*min(holder.rank for holder in self._far_of(ground))[:5], names[0]))
+            self._alike[names[0]] = names
+            heappush(heap, self._outlook.bound_of_far(ground, names[0]))
 
     def _examine(self, site: Site, pods: int, heap: list[Bound]) -> bool:
         """Look at all sets with so many pods; returns whether there is more to look at."""
@@ -284,9 +213,6 @@ class Search:
 
     # -- who may go ------------------------------------------------------------------------------------------------
 
-    def _eligible(self, holder: Holder) -> bool:
-        return holder.priority <= self._terms.limit and (holder.preemptible or not self._terms.heed_preemptible)
-
     def _charges_of(self, holder: Holder) -> Charges | None:
         """What evicting the holder takes from which budget; None if the budgets forbid it whatever else is chosen."""
         if holder.uid not in self._charges:
@@ -295,6 +221,12 @@ class Search:
 
     def _allowance(self, key: Key | Spare) -> int:
         return allowance(key, self._terms.budgets)
+
+    def _ground(self, record: NodeRecord) -> Ground:
+        assert record.view is not None
+        ground = self._outlook.ground(record.view)
+        assert ground is not None
+        return ground
 
     @property
     def _inventory(self) -> Inventory:
@@ -334,36 +266,6 @@ def allowance(key: Key | Spare, budgets: Budgets | None) -> int:
     if isinstance(key, Spare):
         return key.room
     return 0 if budgets is None else budgets.allowance(key)
-
-
-def _bound(need: int, near: list[Holder], far: list[Holder], name: str) -> Bound | None:
-    """A bound from the holders alone: as if all their devices were here and of use."""
-    if need == 1:
-        best = min(holder.rank for holder in near)
-        if far:
-            best = min(best, min(holder.rank for holder in far))
-        return (*best[:5], name)
-    if len(far) > FAR:
-        far = [_paragon(far)] * need
-    holders = [*near, *far] if far else near
-    amounts = [holder.devices for holder in holders]
-    if max(amounts) == 1 == min(amounts) and all(len(holder.pods) == 1 for holder in holders):
-        return bound_of_equals(need, holders, name)
-    return bound(need, holders, amounts, name)
-
-
-def _paragon(holders: list[Holder]) -> Holder:
-    """The best of every figure in one."""
-    fewest = min(holders, key=lambda holder: len(holder.pods))
-    return Holder(
-        key=(),
-        uid="",
-        claims=(),
-        pods=fewest.pods,
-        priority=min(holder.priority for holder in holders),
-        since=max(holder.since for holder in holders),
-        devices=max(holder.devices for holder in holders),
-    )
 
 
 def _gone(chosen: Sequence[Candidate]) -> frozenset[str]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 
 from dra_operator.allocator import Failed, Problem, Solved, Trial, attempt, solve, trial
 from dra_operator.inventory import Snapshot
-from dra_operator.inventory.views import View
 from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.criteria import for_eviction
-from dra_operator.preemption.ground import Ground
 from dra_operator.preemption.holders import Holder, Holders
+from dra_operator.preemption.outlook import Outlook
 from dra_operator.preemption.search import Fits, Found, Search, Terms, protected
 
 #: More victims than any cluster has.
@@ -93,8 +92,7 @@ def choose(
 class _Choice:
     def __init__(self, problem: Problem, snapshot: Snapshot, asked: Trial, holders: Holders, terms: Terms) -> None:
         self.problem, self.snapshot, self.trial, self.holders, self.terms = problem, snapshot, asked, holders, terms
-        self.nodes = None if problem.nodes is None else frozenset(problem.nodes)
-        self.grounds: dict[View, Ground | None] = {}
+        self.outlooks: dict[bool, Outlook] = {}
 
     def make(self) -> Victims | NoVictims:
         search = self._search(self.terms)
@@ -104,7 +102,17 @@ class _Choice:
         return self._why_not(search)
 
     def _search(self, terms: Terms) -> Search:
-        return Search(self.snapshot, self.trial, self.nodes, self.holders, terms, self.grounds)
+        return Search(self.snapshot, self.trial, self._outlook(terms), terms)
+
+    def _outlook(self, terms: Terms) -> Outlook:
+        """The same for all searches that let the same holders go."""
+        heed = terms.heed_preemptible
+        if heed not in self.outlooks:
+            nodes = None if self.problem.nodes is None else frozenset(self.problem.nodes)
+            self.outlooks[heed] = Outlook(
+                self.snapshot.inventory, self.trial, nodes, self.holders, terms.limit, heed_preemptible=heed
+            )
+        return self.outlooks[heed]
 
     def _victims(self, found: Found) -> Victims | NoVictims:
         claims = frozenset(claim for holder in found.holders for claim in holder.claims)
@@ -122,7 +130,7 @@ class _Choice:
     def _why_not(self, search: Search) -> NoVictims:
         """Lift one rule after another until there would be victims: these rules are why there are none."""
         limit = self.terms.limit
-        if not search.any_place:
+        if not self._outlook(self.terms).any_place:
             return NoVictims(("no node has the devices it asks for, whoever holds them",))
         # Each of the searches that follow may give more than the one before; where it cannot, it is left out.
         terms = replace(self.terms, max_victims=_NO_LIMIT)
@@ -134,15 +142,15 @@ class _Choice:
         if found is None and "budgets" in search.kept_back:
             search = self._search(terms)
             found = search.run()
-        terms = replace(terms, heed_preemptible=False)
-        if found is None and search.spares_any():
+        if found is None and self._outlook(terms).spares_any():
+            terms = replace(terms, heed_preemptible=False)
             search = self._search(terms)
             found = search.run()
         if found is not None:
             assert self.terms.budgets is not None
             broken = reasons(found.holders, self.terms.budgets, self.terms.max_victims)
             return NoVictims(tuple(broken), found.node, found.holders)
-        if not search.any_below:
+        if not self._outlook(terms).any_below:
             return NoVictims((f"nothing of priority {limit} or lower holds a device on a node it could use",))
         if "fits" in search.kept_back:
             found = self._search(replace(terms, fits=_anywhere)).run()

@@ -67,6 +67,7 @@ def test_equals_have_the_same_bound() -> None:
             holder(f"h{number}", random.randrange(4), float(random.randrange(9)))
             for number in range(random.randint(1, 8))
         ]
+        holders.sort(key=lambda item: item.rank)
         need = random.randint(1, 8)
         assert bound_of_equals(need, holders, "n") == bound(need, holders, [1] * len(holders), "n")
 

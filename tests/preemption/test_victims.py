@@ -10,7 +10,7 @@ import pytest
 
 from dra_operator.allocator import Problem, Strategy
 from dra_operator.inventory import DeviceId
-from dra_operator.preemption import search, site
+from dra_operator.preemption import outlook, search, site
 from dra_operator.preemption.victims import NoVictims, Victims
 from tests.preemption.worlds import DRIVER, World, ask, part, share
 
@@ -334,7 +334,7 @@ def test_beyond_what_is_compared_victims_are_still_needed(
 ) -> None:
     """Where sets are too many to compare: every victim may go and is needed, and some set is found whenever there is one."""
     for name, value in limits.items():
-        monkeypatch.setattr(site if name == "SETS" else search, name, value)
+        monkeypatch.setattr({"SETS": site, "FAR": outlook}.get(name, search), name, value)
     random = Random(seed)
     world = World()
     for name in ("n1", "n2", "n3"):

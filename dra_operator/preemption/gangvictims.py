@@ -6,18 +6,18 @@ alone says which nodes are cheap to clear: these are looked at first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from dra_operator.allocator import Failed, Problem, Trial, trial
-from dra_operator.inventory import DeviceId, Inventory
-from dra_operator.inventory.views import NodeRecord, View
+from dra_operator.inventory import Inventory
 from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.criteria import Bound, Cost, bound, cost, for_eviction
 from dra_operator.preemption.fill import affordable, cheapest, fill, give_back
-from dra_operator.preemption.ground import Ground, ground_of
+from dra_operator.preemption.gangground import GangGround
 from dra_operator.preemption.holders import Holder, Holders
+from dra_operator.preemption.ranking import Ranking, outlook
 from dra_operator.preemption.search import allowance, charges_of, protected
 from dra_operator.preemption.site import Candidate, Charges, subsets
 from dra_operator.preemption.victims import NoVictims, reasons
@@ -61,6 +61,10 @@ class _Terms:
     budgets: Budgets | None
     heed_preemptible: bool = True
 
+    def concern(self, holder: Holder) -> bool:
+        """Could the holder go, as far as budgets do not stand against it?"""
+        return holder.priority <= self.limit and (holder.preemptible or not self.heed_preemptible)
+
 
 def choose_for_gang(
     gang: Gang,
@@ -77,6 +81,7 @@ def choose_for_gang(
     Exact as long as there is little to compare (`PLACES`, `TRIES`, `SETS`); beyond that victims are filled in and given back, so that
     each one chosen is still needed. `gang.fits` may change `inventory`, if it takes everything back.
     """
+    gang = replace(gang, fits=_remembered(gang.fits))
     if gang.fits((), None) is not None:
         return GangVictims(())
     trials: list[tuple[Trial, int]] = []
@@ -85,7 +90,7 @@ def choose_for_gang(
         if isinstance(asked, Failed):
             return NoVictims((asked.message,))
         trials.append((asked, count))
-    ground = _GangGround(trials, inventory, gang.domains)
+    ground = GangGround(trials, inventory, gang.domains)
     terms = _Terms(priority - max(1, min_delta), max_victims, budgets)
     search = _GangSearch(gang, ground, holders, terms)
     found = search.run()
@@ -106,115 +111,41 @@ def choose_for_gang(
     return NoVictims((f"its members would not fit even if everything of priority {terms.limit} or lower gave way",))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A node that could take a member. `needs`: by sort that it could take, the devices one member needs and those that are free for it
-    now; a need of 0 says that counting means nothing there. `far`: whether it sees devices of no single node."""
-
-    name: str
-    needs: tuple[tuple[int, int, int], ...]
-    far: bool
-
-
-class _GangGround:
-    """The nodes that bear on a gang, and how many devices it is short of at the least, in all (None: counting cannot tell)."""
-
-    def __init__(
-        self, trials: list[tuple[Trial, int]], inventory: Inventory, domains: Iterable[tuple[str, ...] | None]
-    ) -> None:
-        self._trials, self._inventory = trials, inventory
-        self._grounds: dict[tuple[int, View], Ground | None] = {}
-        self.counts = [count for _, count in trials]
-        self.usable: set[DeviceId] = set()
-        names: dict[str, None] = {}
-        for domain in domains:
-            names.update(dict.fromkeys(inventory.node_names if domain is None else domain))
-        self._free: set[DeviceId] = set()
-        self.places = {name: place for name in names if (place := self._place(name)) is not None}
-        needs = [
-            min((need for place in self.places.values() for sort, need, _ in place.needs if sort == index), default=0)
-            for index in range(len(trials))
-        ]
-        counted = all(need for place in self.places.values() for _, need, _ in place.needs)
-        total = sum(need * count for need, count in zip(needs, self.counts, strict=True))
-        self.short = total - len(self._free) if counted else None
-
-    def _place(self, name: str) -> _Place | None:
-        record = self._inventory.nodes.get(name)
-        if record is None or record.view is None:
-            return None
-        needs = []
-        far = False
-        for index, (asked, _) in enumerate(self._trials):
-            ground = self._ground(index, asked, record.view)
-            if ground is None:
-                continue
-            usable = ground.usable & ~asked.held.get(name, 0)
-            free = usable & ~record.used
-            needs.append((index, ground.need, free.bit_count() + ground.open))
-            far = far or bool(ground.shared)
-            self._note(record, ground, usable, free, asked.homeless)
-        return _Place(name, tuple(needs), far) if needs else None
-
-    def _ground(self, index: int, asked: Trial, view: View) -> Ground | None:
-        key = index, view
-        if key not in self._grounds:
-            self._grounds[key] = ground_of(asked, view, self._inventory)
-        return self._grounds[key]
-
-    def _note(self, record: NodeRecord, ground: Ground, usable: int, free: int, homeless: frozenset[DeviceId]) -> None:
-        for position, offer in enumerate(record.offers):
-            if usable >> position & 1:
-                self.usable.add(offer.id)
-                if free >> position & 1:
-                    self._free.add(offer.id)
-        for device, taken in ground.shared.items():
-            if taken and device not in homeless:
-                self.usable.add(device)
-                if device not in self._inventory.usage.by_device:
-                    self._free.add(device)
-
-    def nodes_of(self, claims: Iterable[str]) -> set[str] | None:
-        """The nodes of these claims' devices; None if some belong to no single node."""
-        uses = (use for claim in claims for use in self._inventory.usage.by_claim.get(claim, ()))
-        offers = [self._inventory.offer(use.device) for use in uses]
-        homes = {offer.home for offer in offers if offer is not None}
-        return None if None in homes else {home for home in homes if home is not None}
-
-    def amount(self, holder: Holder) -> int:
-        """How many devices that the gang could use the holder has."""
-        by_claim = self._inventory.usage.by_claim
-        return len({use.device for claim in holder.claims for use in by_claim.get(claim, ())} & self.usable)
-
-
 class _GangSearch:
-    """One search under some terms. `any_below`: is there any holder of low enough priority where the gang could go?"""
+    """One search under some terms."""
 
-    def __init__(self, gang: Gang, ground: _GangGround, holders: Holders, terms: _Terms) -> None:
+    def __init__(self, gang: Gang, ground: GangGround, holders: Holders, terms: _Terms) -> None:
         self._gang, self._ground, self._terms = gang, ground, terms
+        self._holders = holders
         self._known: dict[str, Candidate | None] = {}
-        self._far = [item for item in map(self._candidate, holders.anywhere()) if item is not None]
-        self._on = {name: self._eligible(holders.on(name)) for name in ground.places}
+        self._on: dict[str, list[Candidate]] = {}
+        self._far = self._eligible(holders.anywhere())
         self._best: tuple[Cost, tuple[Holder, ...]] | None = None
-        self.any_below = bool(self._far) or any(self._on.values())
+
+    @property
+    def any_below(self) -> bool:
+        """Is there any holder of low enough priority where the gang could go?"""
+        return bool(self._far) or any(map(self._near, self._ground.places))
 
     def run(self, *, compare: bool = True) -> tuple[Holder, ...] | None:
         """The best set found; None if there is none. `compare` False: any will do."""
         if not self.any_below:
             return None
         outlooks = []
+        members = sum(self._ground.counts)
         for number, domain in enumerate(self._gang.domains):
-            ranks = self._ranks(self._ground.places if domain is None else domain)
-            if self._enough(ranks):
+            places = self._ground.places
+            names = list(places) if domain is None else [name for name in domain if name in places]
+            if self._enough(names):
+                ranking = self._rank(names)
                 # What the cheapest places cost, one for each member: they may take more than one, so it only orders.
-                cheapest_first = [rank[:2] for rank in ranks[: sum(self._ground.counts)]]
-                outlooks.append((sum(pods for pods, _ in cheapest_first), number, ranks))
-        for looked, (_, _, ranks) in enumerate(sorted(outlooks, key=lambda item: item[:2])):
+                outlooks.append((sum(rank[0] for rank in ranking.first(members)), number, ranking))
+        for looked, (_, _, ranking) in enumerate(sorted(outlooks, key=lambda item: item[:2])):
             if looked >= DOMAINS and self._best is not None:
                 break
-            self._fill(ranks)
+            self._fill(ranking)
         if outlooks and compare and len(self._ground.places) <= PLACES:
-            self._compare({rank[5] for _, _, ranks in outlooks for rank in ranks})
+            self._compare({name for _, _, ranking in outlooks for name in ranking.everywhere()})
         return None if self._best is None else self._best[1]
 
     # -- who could go
@@ -225,14 +156,20 @@ class _GangSearch:
         return self._known[holder.uid]
 
     def _look_at(self, holder: Holder) -> Candidate | None:
-        terms = self._terms
-        if holder.priority > terms.limit or (terms.heed_preemptible and not holder.preemptible):
+        if not self._terms.concern(holder):
             return None
-        charges: Charges | None = charges_of(holder, terms.budgets)
+        charges: Charges | None = charges_of(holder, self._terms.budgets)
         return None if charges is None else Candidate(holder, charges, self._ground.amount(holder))
 
     def _eligible(self, holders: Iterable[Holder]) -> list[Candidate]:
         return [item for item in map(self._candidate, holders) if item is not None]
+
+    def _near(self, name: str) -> list[Candidate]:
+        """Those with devices of the node."""
+        found = self._on.get(name)
+        if found is None:
+            found = self._on[name] = self._eligible(self._holders.on(name))
+        return found
 
     def _allowance(self, key: object) -> int:
         return allowance(key, self._terms.budgets)  # type: ignore[arg-type]
@@ -243,56 +180,66 @@ class _GangSearch:
         far = False
         for name in names:
             far = far or self._ground.places[name].far
-            found.update((item.holder.uid, item) for item in self._on[name])
+            found.update((item.holder.uid, item) for item in self._near(name))
         if far:
             found.update((item.holder.uid, item) for item in self._far)
         return list(found.values())
 
+    def _here(self, name: str) -> list[Holder]:
+        """Who could go on one node, with those of devices that it sees."""
+        far = self._far if self._ground.places[name].far else ()
+        return [item.holder for item in (*self._near(name), *far)]
+
     # -- places
 
-    def _ranks(self, names: Iterable[str]) -> list[Bound]:
+    def _rank(self, names: Iterable[str]) -> Ranking:
         """The nodes that could take a member, by the least that making room for one can cost there."""
-        found = []
-        for name in names:
-            place = self._ground.places.get(name)
-            if place is None:
-                continue
-            best = min((rank for rank in self._costs(place) if rank is not None), default=None)
-            if best is not None:
-                found.append(best)
-        return sorted(found)
+        return Ranking((low for name in names if (low := self._outlook(name)) is not None), self._exact)
 
-    def _costs(self, place: _Place) -> Iterator[Bound | None]:
-        here = [item.holder for item in (*self._on[place.name], *(self._far if place.far else ()))]
-        for _, need, free in place.needs:
-            if need and free >= need:
-                yield (0, 0, 0, 0.0, 0, place.name)
-            else:
-                yield bound(max(1, need - free), here, [holder.devices for holder in here], place.name)
+    def _outlook(self, name: str) -> Bound | None:
+        """A bound for one node without a look at budgets."""
+        place, concern = self._ground.places[name], self._terms.concern
+        here = [holder for holder in self._holders.on(name) if concern(holder)]
+        if place.far:
+            here += [item.holder for item in self._far]
+        return min(
+            (low for need in place.lacks if (low := outlook(need, here, name) if need else _free(name)) is not None),
+            default=None,
+        )
 
-    def _enough(self, ranks: list[Bound]) -> bool:
+    def _exact(self, name: str) -> Bound | None:
+        here = self._here(name)
+        amounts = [holder.devices for holder in here]
+        lacks = self._ground.places[name].lacks
+        return min(
+            (low for need in lacks if (low := bound(need, here, amounts, name) if need else _free(name)) is not None),
+            default=None,
+        )
+
+    def _enough(self, names: Iterable[str]) -> bool:
         """Counted, could these places take all members of every sort if everybody who may go went?"""
         wanted = list(self._ground.counts)
-        for rank in ranks:
-            place = self._ground.places[rank[5]]
-            here = sum(item.holder.devices for item in (*self._on[place.name], *(self._far if place.far else ())))
-            for sort, need, free in place.needs:
-                wanted[sort] -= (free + here) // need if need else wanted[sort]
+        for name in names:
+            here = sum(holder.devices for holder in self._here(name))
+            for sort, need, free in self._ground.places[name].needs:
+                if need:
+                    wanted[sort] -= (free + here) // need
+                elif here:
+                    wanted[sort] = 0
             if all(count <= 0 for count in wanted):
                 return True
         return False
 
     # -- filling
 
-    def _fill(self, ranks: list[Bound]) -> None:
+    def _fill(self, ranking: Ranking) -> None:
         """A set for the cheapest nodes that will do: of everybody there, those that are needed."""
-        names = [rank[5] for rank in ranks]
-        used = self._cheapest_nodes(names)
+        used = self._cheapest_nodes(ranking)
         if used is None:
             return
         near = self._candidates(used)
         chosen = fill(near, partial(self._fits, used), self._allowance)
-        for items in chosen or self._anywhere(names):
+        for items in chosen or self._anywhere(ranking.everywhere()):
             # What one node needs another may not: the last word is on all of them.
             self._take(give_back(items, partial(self._fits, self._open_to_some(items, used))))
 
@@ -315,23 +262,18 @@ class _GangSearch:
         leaving = self._ground.nodes_of(self._gang.leaving)
         if leaving is None or any(item.holder.uid in far for item in chosen):
             return None
-        open_now = (
-            name
-            for name, place in self._ground.places.items()
-            if any(not need or free >= need for _, need, free in place.needs)
-        )
-        return list(dict.fromkeys([*used, *leaving, *open_now]))
+        return list(dict.fromkeys([*used, *leaving, *self._ground.open]))
 
-    def _cheapest_nodes(self, names: list[str]) -> tuple[str, ...] | None:
+    def _cheapest_nodes(self, ranking: Ranking) -> tuple[str, ...] | None:
         """Of the shortest list of first nodes that will do with everybody gone, those that the gang would take."""
-        high = min(len(names), max(1, sum(self._ground.counts)))
-        low = 0
-        used = self._clear(names[:high])
+        low, names = 0, ranking.names(max(1, sum(self._ground.counts)))
+        used = self._clear(names)
         while used is None:
-            if high == len(names):
+            low, names = len(names), ranking.names(2 * len(names))
+            if len(names) == low:
                 return None
-            low, high = high, min(len(names), 2 * high)
-            used = self._clear(names[:high])
+            used = self._clear(names)
+        high = len(names)
         while low + 1 < high:
             middle = (low + high) // 2
             found = self._clear(names[:middle])
@@ -375,6 +317,24 @@ class _GangSearch:
         price = cost(holders, "")
         if price.pods + price.freed <= self._terms.max_victims and (self._best is None or price < self._best[0]):
             self._best = price, holders
+
+
+def _remembered(fits: Fits) -> Fits:
+    """Asked once about the same victims and nodes: filling in comes by the same sets from several sides."""
+    known: dict[tuple[frozenset[str], tuple[str, ...] | None], tuple[str, ...] | None] = {}
+
+    def remembered(gone: Sequence[Holder], nodes: Sequence[str] | None) -> tuple[str, ...] | None:
+        key = frozenset([holder.uid for holder in gone]), None if nodes is None else tuple(nodes)
+        if key not in known:
+            known[key] = fits(gone, nodes)
+        return known[key]
+
+    return remembered
+
+
+def _free(name: str) -> Bound:
+    """Of a node with room for a member."""
+    return 0, 0, 0, 0.0, 0, name
 
 
 def _holders(candidates: Iterable[Candidate]) -> tuple[Holder, ...]:

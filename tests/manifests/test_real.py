@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,9 @@ CREATED_CLAIMS = {
     "an ordinary one": ("default", USER, {}, True),
     "one labelled false by its author": ("default", USER, {"labels": {MANAGED: "false", "app": "x"}}, True),
     "one that has finalizers": ("default", USER, {"finalizers": ["example.com/mine"]}, True),
+    "one that has the label": ("default", USER, {"labels": {MANAGED: "true"}}, True),
+    "one that has the finalizer": ("default", USER, {"finalizers": [FINALIZER]}, True),
+    "one that has both": ("default", USER, {"labels": {MANAGED: "true"}, "finalizers": [FINALIZER]}, True),
     "one generated for a pod": (
         "default",
         KCM,
@@ -203,12 +208,14 @@ def test_new_claims_are_managed(cluster: Cluster, case: str) -> None:
     finalizers = stored["metadata"].get("finalizers", [])
     assert (FINALIZER in finalizers) == managed
     assert set(metadata.get("finalizers", ())) <= set(finalizers)
+    assert len(finalizers) == len(set(finalizers))
 
 
 CREATED_PODS = {
     "an ordinary one": ("default", {}, [GATE]),
     "one with another gate": ("default", {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, ["kueue.x-k8s.io/admission", GATE]),
     "one with our gate already": ("default", {"schedulingGates": [{"name": GATE}]}, [GATE]),
+    "one with an empty list of gates": ("default", {"schedulingGates": []}, [GATE]),
     "one from a template": ("default", {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}, [GATE]),
     "one without claims": ("default", {"resourceClaims": []}, []),
     "one with a node": ("default", {"nodeName": "n1"}, []),
@@ -222,7 +229,7 @@ CREATED_PODS = {
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}},
         [GATE],
     ),
-    # Merging into lists with doubles is where an ApplyConfiguration could stumble.
+    # Merging into lists with doubles is where a mutation could stumble.
     "one that names a variable and a port twice": (
         "default",
         {"container": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
@@ -243,6 +250,26 @@ def test_new_pods_with_claims_are_gated(cluster: Cluster, case: str) -> None:
     assert stored["spec"].get("schedulingGroup") == spec.get("schedulingGroup")
     for name in ("env", "ports"):
         assert len(stored["spec"]["containers"][0].get(name, [])) == len(spec.get("container", {}).get(name, []))
+
+
+def test_a_new_object_is_changed_once(cluster: Cluster) -> None:
+    """The API server asks the policies again after every change; changing what is changed costs it as much as the first time."""
+    before = _mutations(cluster)
+    for _ in range(3):
+        cluster.must(USER, "POST", f"{claims('default')}?dryRun=All", claim(f"c{next(numbers)}"))
+        cluster.must(USER, "POST", f"{pods('default')}?dryRun=All", pod(f"p{next(numbers)}"))
+    cluster.must(
+        USER, "POST", f"{pods('default')}?dryRun=All", pod(f"p{next(numbers)}", schedulingGates=[{"name": GATE}])
+    )
+    cluster.must(USER, "POST", f"{pods('default')}?dryRun=All", pod(f"p{next(numbers)}", resourceClaims=[]))
+    assert _mutations(cluster) - before == {"dra-operator-claims": 3, "dra-operator-pods": 3}
+
+
+def _mutations(cluster: Cluster) -> Counter[str]:
+    """How often each policy has changed an object, from the API server's metrics."""
+    sample = r'^apiserver_mutating_admission_policy_check_total\{.*policy="([^"]+)",.*\} (\S+)$'
+    found = re.findall(sample, cluster.plane.client.get("/metrics"), re.MULTILINE)
+    return Counter({policy: int(float(count)) for policy, count in found})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dra_operator.allocator import Problem, Strategy
 from dra_operator.api.core import Pod
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.groups import call_roll
@@ -91,23 +90,25 @@ class Choosing:
     def _for_one(self, unit: Unit, pod: Pod | None, fence: Fence, now: float) -> Chosen | NoVictims:
         state = self._state
         _, terms = state.terms(unit)
-        todo = [seen for key in unit.claims if not (seen := state.view.claims[key]).allocated]
+        seen = [state.view.claims[key] for key in unit.claims]
+        todo = [claim for claim in seen if not claim.allocated]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
         claims, pods = self._holding.leaving()
-        problem = Problem(
-            claims=tuple(seen.claim for seen in todo),
-            nodes=self._placer.candidate_nodes(unit, pod),
-            needs_node=pod is not None,
-            strategy=Strategy(terms.placement.strategy),
+        problems = self._placer.problems
+        problem = problems.of_unit(
+            pod,
+            todo,
+            fixed,
+            terms,
             forbidden=fence.forbidden,
             barred=fence.barred,
             constraints=self._placer.constraints(unit, pod),
+            without=pods,
         )
 
         def fits(node: str, gone: frozenset[str]) -> bool:
-            if pod is None:
-                return True
-            return node not in avoided and state.ledger.misfit(pod, node, without=gone | pods) is None
+            return pod is None or problems.misfit(pod, node, fixed, avoided, without=gone | pods) is None
 
         found = choose(
             problem,

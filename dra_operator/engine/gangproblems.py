@@ -17,7 +17,7 @@ from dra_operator.api.meta import Key
 from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.engine.constraining import NamedClaim, attributes, named_claims, pod_constraints, within_unit
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
-from dra_operator.engine.preferring import device_wishes, group_topology
+from dra_operator.engine.preferring import group_topology
 from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.inventory import DeviceId
@@ -150,15 +150,16 @@ class GangProblems:
         return JointProblem(tuple(members), self.topology(terms), tuple(links), self._room(terms, parties))
 
     def _member(self, terms: Terms, party: Party, own: tuple[UnitConstraint, ...], strategy: Strategy | None) -> Member:
-        policy = terms.policy
-        own += device_wishes([claim.seen.claim for claim in party.todo], policy)
-        problem = self._problems.problem(
+        seen, fixed = [claim.seen for claim in party.todo], party.allocations
+        problem = self._problems.of_member(
             party.pod,
-            [claim.seen for claim in party.todo],
-            party.allocations,
-            party.avoided,
-            party.misfits,
-            strategy=strategy or Strategy(policy.placement.strategy),
+            seen,
+            fixed,
+            terms.policy,
+            strategy=strategy,
+            fits=self._problems.fits(
+                party.pod, fixed, party.avoided, party.misfits, empty=terms.empty, without=terms.without
+            ),
             forbidden=terms.forbidden,
             barred=party.barred,
             constraints=own,
@@ -166,11 +167,9 @@ class GangProblems:
             without=terms.without,
             nodes=terms.nodes,
         )
-        seen = [claim.seen for claim in party.todo]
-        alike = self._problems.signature("", party.pod, seen, party.allocations, tuple(sorted(party.avoided)))
-        return Member(
-            problem, (alike, own, party.barred, tuple(claim.names for claim in party.todo)), tuple(party.follows)
-        )
+        alike = self._problems.signature("", party.pod, seen, fixed, tuple(sorted(party.avoided)))
+        names = tuple(claim.names for claim in party.todo)
+        return Member(problem, (alike, problem.constraints, party.barred, names), tuple(party.follows))
 
     @staticmethod
     def _reaches_fixed(party: Party, item: CrossConstraint) -> bool:

@@ -12,7 +12,6 @@ from dra_operator.allocator import (
     Failed,
     Problem,
     Solved,
-    Strategy,
     UnitConstraint,
     Unsolved,
     attempt,
@@ -24,7 +23,6 @@ from dra_operator.api.core import Pod
 from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
 from dra_operator.engine.gangplacing import GangPlacer
 from dra_operator.engine.placements import Blocked, Placed
-from dra_operator.engine.preferring import NodeWishes, device_wishes
 from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
@@ -39,9 +37,8 @@ class Placer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._problems = Problems(state)
-        self._wishes = NodeWishes(state)
-        self.gangs = GangPlacer(state, self._problems)
+        self.problems = Problems(state)
+        self.gangs = GangPlacer(state, self.problems)
         self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked, list[str]]] = {}
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
 
@@ -113,15 +110,6 @@ class Placer:
         found = candidates(Problem(claims=todo), self._state.inventory.snapshot())
         return None if isinstance(found, Failed) else found
 
-    def candidate_nodes(self, unit: Unit, pod: Pod | None) -> list[str] | None:
-        """The nodes that its allocated claims and its own affinity leave; None for all."""
-        seen = [self._state.view.claims[key].claim.allocation for key in unit.claims]
-        return self.nodes_left(pod, [allocation for allocation in seen if allocation is not None])
-
-    def nodes_left(self, pod: Pod | None, fixed: list[Allocation]) -> list[str] | None:
-        """The nodes that these allocations and the pod's own affinity leave; None for all."""
-        return self._problems.candidates(pod, fixed)
-
     def constraints(self, unit: Unit, pod: Pod | None) -> tuple[UnitConstraint, ...]:
         """Those across its unallocated claims; none if its annotation cannot be followed (`place` says so)."""
         seen = [self._state.view.claims[key] for key in unit.claims]
@@ -149,11 +137,10 @@ class Placer:
                 names.insert(0, str(known))
         avoided = state.avoided_nodes(pod, now)
         for name in names:
-            node = state.ledger.nodes.get(name)
-            misfit = self._problems.misfit(pod, name, avoided, empty=False)
-            if misfit is None and node is not None and all(state.reaches(item, node) for item in allocations):
+            misfit = self.problems.misfit(pod, name, allocations, avoided)
+            if misfit is None and name in state.ledger.nodes:
                 return name, []
-            misfits.append(misfit or Misfit("the allocated devices cannot be reached from it"))
+            misfits.append(misfit or Misfit("node does not exist"))
         return None, misfits
 
     def _solve(
@@ -176,22 +163,17 @@ class Placer:
             constraints = self._constraints(unit, pod, todo)
         except InvalidConstraints as invalid:
             return Blocker("InvalidConstraints", str(invalid), final=True)
-        if not empty:  # there only whether it fits is asked
-            constraints += device_wishes([claim.claim for claim in todo], terms)
-        problem = self._problems.problem(
+        problem = self.problems.of_unit(
             pod,
             todo,
             fixed,
-            avoided,
-            misfits,
-            strategy=Strategy(terms.placement.strategy),
+            terms,
+            fits=self.problems.fits(pod, fixed, avoided, misfits, empty=empty),
             forbidden=forbidden,
             barred=barred,
             constraints=constraints,
             empty=empty,
         )
-        if not empty:
-            problem = self._wishes.onto(problem, pod, terms)
         snapshot = state.inventory.snapshot()
         reverts = [snapshot.release(uid) for uid in sorted(moving)]
         apart = False
@@ -250,7 +232,7 @@ class Placer:
         self, unit: Unit, pod: Pod | None, todo: list[SeenClaim], fixed: list[Allocation], avoided: tuple[str, ...]
     ) -> Hashable:
         policy, _ = self._state.terms(unit)
-        return self._problems.signature(policy, pod, todo, fixed, avoided)
+        return self.problems.signature(policy, pod, todo, fixed, avoided)
 
 
 _CLASS_PENDING = "ClassPending"

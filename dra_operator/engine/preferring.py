@@ -73,7 +73,9 @@ class NodeWishes:
             fellows = list(state.view.pods_of_controller(pod.meta.controller.uid))
         else:
             return []
-        found = (each.node_name or state.ledger.place_of(each.meta.uid) for each in fellows if each is not pod)
+        found = (
+            each.node_name or state.ledger.place_of(each.meta.uid) for each in fellows if each.meta.uid != pod.meta.uid
+        )
         return [name for name in found if name is not None]
 
 

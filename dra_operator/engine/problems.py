@@ -1,4 +1,8 @@
-"""Problems for the allocator: what one pod or bare claim may be given, and on which nodes it may run."""
+"""Problems for the allocator: what one pod or bare claim may be given, on which nodes it may run, and what its policy prefers.
+
+Whoever asks for the devices of a unit asks with these, so that victims are chosen for what will be placed, and what is explained is
+what is placed. It solves nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from dra_operator.allocator import Bar, Problem, Strategy, UnitConstraint
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION
+from dra_operator.api.policy import AllocationPolicySpec
+from dra_operator.engine.preferring import NodeWishes, device_wishes
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim, View
 from dra_operator.inventory import DeviceId
@@ -24,17 +30,50 @@ class Problems:
     """Makes them from the state."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        self._state, self._wishes = state, NodeWishes(state)
 
-    def problem(
+    def of_unit(
         self,
         pod: Pod | None,
         todo: Sequence[SeenClaim],
         fixed: list[Allocation],
-        avoided: dict[str, str],
-        misfits: Misfits,
+        terms: AllocationPolicySpec,
         *,
-        strategy: Strategy,
+        fits: Callable[[str], bool] | None = None,
+        forbidden: frozenset[DeviceId] = NOTHING,
+        barred: tuple[tuple[int, Bar], ...] = (),
+        constraints: tuple[UnitConstraint, ...] = (),
+        empty: bool = False,
+        without: frozenset[str] = _NOBODY,
+    ) -> Problem:
+        """Of something that is placed by itself. `todo` are the claims to be allocated, `fixed` the allocations the pod has already.
+
+        `fits`: as `fits` says here; None where the caller asks that himself. `constraints`: those across the claims that the pod asks
+        for. `empty`: as if nothing else was there; then only whether it fits is asked. `without`: as if these pods (UIDs) were not.
+        """
+        problem = self.of_member(
+            pod,
+            todo,
+            fixed,
+            terms,
+            fits=fits,
+            forbidden=forbidden,
+            barred=barred,
+            constraints=constraints,
+            empty=empty,
+            without=without,
+        )
+        return problem if empty else self._wishes.onto(problem, pod, terms)
+
+    def of_member(
+        self,
+        pod: Pod | None,
+        todo: Sequence[SeenClaim],
+        fixed: list[Allocation],
+        terms: AllocationPolicySpec,
+        *,
+        strategy: Strategy | None = None,
+        fits: Callable[[str], bool] | None = None,
         forbidden: frozenset[DeviceId] = NOTHING,
         barred: tuple[tuple[int, Bar], ...] = (),
         constraints: tuple[UnitConstraint, ...] = (),
@@ -42,25 +81,28 @@ class Problems:
         without: frozenset[str] = _NOBODY,
         nodes: Sequence[str] | None = None,
     ) -> Problem:
-        """`todo` are the claims to be allocated, `fixed` the allocations the pod has already. `empty`: as if nothing else was there;
-        `without`: as if these pods (UIDs) were not. `nodes`: only these, in this order.
-        """
+        """Of one that is placed with others, whose nodes the gang as a whole has wishes about. As `of_unit`; `strategy`: another than
+        the policy's; `nodes`: only these, in this order."""
         own = self.candidates(pod, fixed)
         if own is not None and nodes is not None:
             own = [name for name in nodes if name in own]
+        strategy = strategy or Strategy(terms.placement.strategy)
         minds = strategy is Strategy.Fragmentation
+        state = self._state
+        if not empty:
+            constraints += device_wishes([claim.claim for claim in todo], terms)
         return Problem(
             claims=tuple(claim.claim for claim in todo),
             nodes=nodes if own is None else own,
-            fits=None if pod is None else self._fits(pod, fixed, avoided, misfits, empty=empty, without=without),
+            fits=fits,
             needs_node=pod is not None,
             strategy=strategy,
-            cost=None if pod is None or empty else lambda name: self._state.ledger.cost(pod, name),
+            cost=None if pod is None or empty else lambda name: state.ledger.cost(pod, name, without=without),
             forbidden=forbidden,
             barred=barred,
-            serves=None if pod is None or empty or not minds else self._state.expecting.serves(pod, todo),
+            serves=None if pod is None or empty or not minds else state.expecting.serves(pod, todo),
             constraints=constraints,
-            demand=self._state.expecting.demand() if minds else None,
+            demand=state.expecting.demand() if minds else None,
             ignore_usage=empty,
         )
 
@@ -73,35 +115,48 @@ class Problems:
             return None
         return [names[0]] if all(name == names[0] for name in names) and names[0] in self._state.ledger.nodes else []
 
-    def _fits(
+    def fits(
         self,
-        pod: Pod,
+        pod: Pod | None,
         fixed: list[Allocation],
         avoided: dict[str, str],
         misfits: Misfits,
         *,
-        empty: bool,
-        without: frozenset[str],
-    ) -> Callable[[str], bool]:
+        empty: bool = False,
+        without: frozenset[str] = _NOBODY,
+    ) -> Callable[[str], bool] | None:
+        """May the pod run on a node? Remembered in `misfits`. None for bare claims."""
+        if pod is None:
+            return None
+
         def fits(name: str) -> bool:
             if name not in misfits:
-                misfits[name] = self.misfit(pod, name, avoided, empty=empty, without=without)
-                node = self._state.ledger.nodes.get(name)
-                if misfits[name] is None and node is not None:
-                    if not all(self._state.reaches(allocation, node) for allocation in fixed):
-                        misfits[name] = Misfit("devices allocated already cannot be reached from it")
+                misfits[name] = self.misfit(pod, name, fixed, avoided, empty=empty, without=without)
             return misfits[name] is None
 
         return fits
 
     def misfit(
-        self, pod: Pod, name: str, avoided: dict[str, str], *, empty: bool, without: frozenset[str] = _NOBODY
+        self,
+        pod: Pod,
+        name: str,
+        fixed: list[Allocation],
+        avoided: dict[str, str],
+        *,
+        empty: bool = False,
+        without: frozenset[str] = _NOBODY,
     ) -> Misfit | None:
-        if pod.node_name == name:
-            return None  # it is there already
-        if name in avoided:
-            return Misfit(f"avoided for a while ({avoided[name]})")
-        return self._state.ledger.misfit(pod, name, empty=empty, without=without)
+        """Why the pod cannot run on the node: the node's reasons, or that devices allocated already cannot be reached from it."""
+        if pod.node_name != name:  # else it is there already
+            if name in avoided:
+                return Misfit(f"avoided for a while ({avoided[name]})")
+            found = self._state.ledger.misfit(pod, name, empty=empty, without=without)
+            if found is not None:
+                return found
+        node = self._state.ledger.nodes.get(name)
+        if node is not None and not all(self._state.reaches(allocation, node) for allocation in fixed):
+            return Misfit("devices allocated already cannot be reached from it")
+        return None
 
     @staticmethod
     def signature(

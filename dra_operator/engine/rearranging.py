@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dra_operator.allocator import Problem, Strategy, UnitConstraint
+from dra_operator.allocator import Problem, UnitConstraint
+from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
 from dra_operator.api.selectors import NodeSelector
@@ -122,16 +123,18 @@ class Rearranging:
         state = self._state
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
         seen = [state.view.claims[key] for key in unit.claims]
+        todo = [claim for claim in seen if not claim.allocated]
+        fixed = [claim.claim.allocation for claim in seen if claim.claim.allocation is not None]
         avoided = {} if pod is None else state.avoided_nodes(pod, now)
-        problem = Problem(
-            claims=tuple(each.claim for each in seen if not each.allocated),
-            nodes=self._placer.candidate_nodes(unit, pod),
-            needs_node=pod is not None,
-            strategy=Strategy(state.terms(unit)[1].placement.strategy),
+        problem = self._placer.problems.of_unit(
+            pod,
+            todo,
+            fixed,
+            state.terms(unit)[1],
             forbidden=state.holds.against(unit.key, rank_of(unit), unit.priority, None),
             constraints=self._placer.constraints(unit, pod),
         )
-        return self._piece(f"{unit.key.kind} {unit.key.subject}", problem, pod, frozenset(avoided))
+        return self._piece(f"{unit.key.kind} {unit.key.subject}", problem, pod, fixed, avoided)
 
     def _piece_of(self, holder: Holder, claims_too: bool, now: float) -> Piece | str:
         """What a holder becomes elsewhere; why it stays."""
@@ -155,15 +158,15 @@ class Rearranging:
         terms = state.terms_of(seen[0])[1]
         anew = UnitKey("claim", seen[0].key) if pod is None else UnitKey("pod", pod.key)
         rank = (-holder.priority, 0.0, now, holder.uid)
-        problem = Problem(
-            claims=tuple(each.claim for each in seen),
-            nodes=None if pod is None or pod.pinned_to is None else [pod.pinned_to],
-            needs_node=pod is not None,
-            strategy=Strategy(terms.placement.strategy),
+        problem = self._placer.problems.of_unit(
+            pod,
+            seen,
+            [],
+            terms,
             forbidden=state.holds.against(anew, rank, holder.priority, None),
             constraints=() if pod is None else self._constraints(pod, seen),
         )
-        return self._piece(str(holder), problem, pod, frozenset())
+        return self._piece(str(holder), problem, pod, [], {})
 
     def _constraints(self, pod: Pod, seen: Sequence[SeenClaim]) -> tuple[UnitConstraint, ...]:
         try:
@@ -172,11 +175,13 @@ class Rearranging:
         except InvalidConstraints:
             return ()
 
-    def _piece(self, name: str, problem: Problem, pod: Pod | None, avoided: frozenset[str]) -> Piece:
-        ledger = self._state.ledger
+    def _piece(
+        self, name: str, problem: Problem, pod: Pod | None, fixed: list[Allocation], avoided: dict[str, str]
+    ) -> Piece:
+        problems = self._placer.problems
 
         def fits(node: str, gone: frozenset[str]) -> bool:
-            return pod is None or (node not in avoided and ledger.misfit(pod, node, without=gone) is None)
+            return pod is None or problems.misfit(pod, node, fixed, avoided, without=gone) is None
 
         return Piece(name, problem, fits)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dra_operator.allocator import Problem, Strategy, UnitConstraint
+from dra_operator.allocator import UnitConstraint
 from dra_operator.api.claims import POD_CLAIM_NAME, Allocation, ResourceClaim
 from dra_operator.api.core import Pod
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION
@@ -93,23 +93,27 @@ class Situations:
         state = self._state
         _, terms = state.terms(unit)
         constraints = self._constraints(unit, pod, todo)
-        problem = Problem(
-            claims=tuple(claim.claim for claim in todo),
-            nodes=self._placer.nodes_left(pod, fixed),
-            needs_node=pod is not None,
-            strategy=Strategy(terms.placement.strategy),
-            forbidden=forbidden.devices,
-            constraints=tuple(constraint for constraint, _ in constraints),
-        )
+        avoided = {} if pod is None else state.avoided_nodes(pod, now)
+
+        def misfit(pod: Pod, node: str, gone: frozenset[str]) -> Misfit | None:
+            return self._placer.problems.misfit(pod, node, fixed, avoided, without=gone)
+
         return Situation(
-            problem=problem,
+            problem=self._placer.problems.of_unit(
+                pod,
+                todo,
+                fixed,
+                terms,
+                forbidden=forbidden.devices,
+                constraints=tuple(constraint for constraint, _ in constraints),
+            ),
             snapshot=state.inventory.snapshot(),
             elsewhere=self._elsewhere(pod, fixed),
             subject=f"{unit.key.kind} {unit.key.subject}" if pod is None else f"pod {pod.key}",
             origins=tuple(self.origin(claim) for claim in todo),
             priority=unit.priority,
             pod=pod,
-            misfit=self._misfit(fixed, {} if pod is None else state.avoided_nodes(pod, now)),
+            misfit=misfit,
             empty_misfit=lambda other, node: state.ledger.misfit(other, node, empty=True),
             holding=self._holders.of,
             kept=forbidden.kept,
@@ -280,24 +284,6 @@ class Situations:
                 if holding is not None:
                     found.setdefault(holding.claims, holding)
         return list(found.values())
-
-    def _misfit(
-        self, fixed: list[Allocation], avoided: dict[str, str]
-    ) -> Callable[[Pod, str, frozenset[str]], Misfit | None]:
-        state = self._state
-
-        def misfit(pod: Pod, name: str, gone: frozenset[str]) -> Misfit | None:
-            if pod.node_name == name:
-                return None
-            if name in avoided:
-                return Misfit(f"avoided for a while ({avoided[name]})")
-            found = state.ledger.misfit(pod, name, without=gone)
-            node = state.ledger.nodes.get(name)
-            if found is None and node is not None and not all(state.reaches(item, node) for item in fixed):
-                return Misfit("devices allocated already cannot be reached from it")
-            return found
-
-        return misfit
 
     def _elsewhere(self, pod: Pod | None, fixed: list[Allocation]) -> str:
         names = sorted({name for item in fixed if (name := self._state.only_node(item)) is not None})

@@ -127,13 +127,12 @@ class Situation:
     `empty_misfit`: why the pod would not fit an empty node like the one named. `elsewhere`: why other nodes than `problem.nodes` are
     out of the question. `subject`: "pod default/a". `origins`: the object to edit for each claim, such as
     "ResourceClaimTemplate default/gpu". `holding`: by claim UID; `kept`: by device, of those in `problem.forbidden`. `permits`: what
-    budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`:
-    the first so many units before it that want some of the same devices, in order. `blocker`: what the unit itself
-    says it waits for. `relaxed`: the change of the one budget that forbids these
-    allocations. `behind_for_quota`: others before it wait for the quota that
-    it waits for. `waivers`: by constraint across the claims (`problem.constraints`). `wrong`: the pod's annotation about
-    constraints cannot be followed; what takes it away. `gang`: where there are members to be placed
-    together; `problem` has the claims of all of them then, one member after the other, and no pod.
+    budgets say (None: there are none); `quota_users`: who else is counted to the unit's quotas. `ahead`: the first so many units before
+    it that want some of the same devices, in order. `blocker`: what the unit itself says it waits for. `relaxed`: the change of the one
+    budget that forbids these allocations. `behind_for_quota`: others before it wait for the quota that it waits for. `waivers`: by
+    constraint across the claims (the first of `problem.constraints`; what the policy prefers comes after them). `wrong`: the pod's
+    annotation about constraints cannot be followed; what takes it away. `gang`: where there are members to be placed together;
+    `problem` has the claims of all of them then, one member after the other, and no pod.
     """
 
     problem: Problem

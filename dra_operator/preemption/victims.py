@@ -64,10 +64,11 @@ def choose(
 
     `priority`: the unit's base priority; victims are at least `min_delta` (at least 1) below it. `max_victims`: the most pods
     evicted and claims freed together. `fits(node, gone)`: may the unit's pod run there once the pods with these UIDs are gone; more
-    pods gone must never make it False; it stands in for `problem.fits`, and `problem.cost` is not looked at. `leaving`: UIDs of
-    claims that are being freed anyway; the pods that leave with them are for `fits` to know. `problem.forbidden` must hold the
-    devices held for others, above all those of victims on their way out for other units. Holders without devices at home on a node
-    are considered there for their network-attached devices, not for the room their pods take.
+    pods gone must never make it False; it stands in for `problem.fits`. What the problem says of nodes (`cost`, `wish`, `serves`)
+    counts where nobody has to go; else the victims decide. `leaving`: UIDs of claims that are being freed anyway; the pods that leave
+    with them are for `fits` to know. `problem.forbidden` must hold the devices held for others, above all those of victims on their
+    way out for other units. Holders without devices at home on a node are considered there for their network-attached devices, not
+    for the room their pods take.
 
     Exact as long as there is little to compare (`site.SETS` sets of a size on one node, `search.TRIES` sets and `search.LOOKS` holders
     in all); beyond that victims are filled in and given back, so that each one chosen is still needed.

@@ -156,16 +156,20 @@ class NodeLedger:
             else:
                 self._rooms[name] = kept
 
-    def cost(self, pod: Pod, name: str) -> float:
-        """How much of the node's allocatable the pod would take from lower-priority pods (0: nothing), as the largest share."""
+    def cost(self, pod: Pod, name: str, *, without: frozenset[str] = frozenset()) -> float:
+        """How much of the node's allocatable the pod would take from lower-priority pods (0: nothing), as the largest share.
+        `without`: UIDs of pods to leave out."""
         node, room = self._nodes.get(name), self._rooms.get(name)
         if node is None or room is None:
             return 0.0
         worst = 0.0
+        gone = [room.occupants[uid] for uid in without if uid in room.occupants]
         for resource, needs in pod.requests.items():
             allocatable = node.allocatable.get(resource, 0)
             if allocatable:
-                over = needs + sum(level.get(resource, 0) for level in room.taken.values()) - allocatable
+                taken = sum(level.get(resource, 0) for level in room.taken.values())
+                taken -= sum(occupant.requests.get(resource, 0) for occupant in gone)
+                over = needs + taken - allocatable
                 worst = max(worst, over / allocatable)
         return worst
 

@@ -102,6 +102,7 @@ def test_pushing_others_aside_costs() -> None:
     ledger.occupy(pod("a", cpu="6"), "n1")
     assert ledger.cost(pod(cpu="2", priority=10), "n1") == 0
     assert ledger.cost(pod(cpu="6", priority=10), "n1") == pytest.approx(0.5)
+    assert ledger.cost(pod(cpu="6", priority=10), "n1", without=frozenset({"uid-a"})) == 0
 
 
 def test_leaving_makes_room() -> None:

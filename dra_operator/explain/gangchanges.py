@@ -17,7 +17,7 @@ from dra_operator.explain.explanation import COPIES, Edit
 from dra_operator.explain.joining import claims_by_member
 from dra_operator.explain.looking import Look, Place
 from dra_operator.explain.nearest import by_distance
-from dra_operator.explain.releases import Release, by_mildness, holders_on
+from dra_operator.explain.releases import Release, by_mildness, holders_on, mildest
 from dra_operator.explain.situation import Gang, Holding, Waiver
 
 #: As in `engine.names`, which layers below must not import.
@@ -200,11 +200,7 @@ def gang_releases(gang: Gang, sorts: Sequence[Sort], bench: Bench) -> list[Relea
                 release = Release(kind, nodes, tuple(chosen))
                 if kind not in best or release.rank < best[kind].rank:
                     best[kind] = release
-    found: list[Release] = []
-    for kind in ("idle", "strategy", "preempt", "free"):
-        if kind in best and all(best[kind].claims != other.claims for other in found):
-            found.append(best[kind])
-    return found
+    return mildest(best)
 
 
 def _gone(start: Draft, holders: Sequence[Holding]) -> Draft:

@@ -5,7 +5,7 @@ Not the choice of victims: disruption budgets and the preemptor's policy are not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dra_operator.explain.bench import Bench
@@ -99,7 +99,11 @@ def releases(look: Look, bench: Bench) -> list[Release]:
                 release = Release(kind, (record.name,), tuple(chosen))
                 if kind not in best or release.rank < best[kind].rank:
                     best[kind] = release
-    # What a milder kind does is no news from a harsher one.
+    return mildest(best)
+
+
+def mildest(best: Mapping[str, Release]) -> list[Release]:
+    """The best of each kind, mildest first, where no milder one does the same: that would be no news."""
     found: list[Release] = []
     for kind in ("idle", "strategy", "preempt", "free"):
         if kind in best and all(best[kind].claims != other.claims for other in found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dra_operator.cluster.memory.faults import Faults
@@ -37,8 +38,8 @@ class GangStory(Story):
 
     # -- what happens
 
-    def play(self, happenings: int) -> GangStory:
-        deeds = [
+    def deeds(self) -> list[Callable[[], None]]:
+        return [
             self.gang,
             self.gang,
             self.crew,
@@ -49,12 +50,6 @@ class GangStory(Story):
             self.remove_group,
             self.cordon,
         ]
-        for _ in range(happenings):
-            deed = self.random.choice(deeds)
-            self.log.append(f"{self.world.now:.3f} {deed.__name__}")
-            deed()
-            self.world.run_until(self.world.now + self.random.choice([0.0, 0.01, 0.1, 1.0, 5.0]))
-        return self
 
     def _group(self, name: str, least: int) -> Object:
         spec: Object = {"minMembers": least, "timeout": "40s"}

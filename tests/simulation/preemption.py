@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from dra_operator.cluster.memory.actors.objects import claim_names
@@ -25,6 +26,8 @@ _WHY = re.compile(r"makes room for (pod|claim|group) (\S+) of priority (-?\d+)")
 
 class PreemptionStory(Story):
     """All devices are used soon, and units of higher priority come. Nothing but arrivals and departures changes what there is."""
+
+    pauses = (0.0, 0.01, 0.1, 1.0, 5.0, 10.0)
 
     def __init__(self, seed: int, faults: Faults | None = None) -> None:
         self.broken: list[Violation] = []
@@ -51,16 +54,10 @@ class PreemptionStory(Story):
             ]
         )
 
-    def play(self, happenings: int) -> PreemptionStory:
-        deeds = [self.run_one, self.run_one, self.staff, self.gang, self.twins, self.idle, self.guard, self.leave]
-        for _ in range(happenings):
-            deed = self.random.choice(deeds)
-            self.log.append(f"{self.world.now:.3f} {deed.__name__}")
-            deed()
-            self.world.run_until(self.world.now + self.random.choice([0.0, 0.01, 0.1, 1.0, 5.0, 10.0]))
-        return self
-
     # -- what happens
+
+    def deeds(self) -> list[Callable[[], None]]:
+        return [self.run_one, self.run_one, self.staff, self.gang, self.twins, self.idle, self.guard, self.leave]
 
     def _spec(self) -> Object:
         name = self.random.choice(["", "", "mid", "high"])

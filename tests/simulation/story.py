@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 from dra_operator.cluster.memory.assembly import embedded_cluster
 from dra_operator.cluster.memory.faults import Faults
@@ -23,6 +24,9 @@ EXEMPT = "exempt"
 
 class Story:
     """One run. `play` goes through a number of random happenings; `rest` lets everything come to an end and judges it."""
+
+    #: Seconds between two happenings.
+    pauses = (0.0, 0.01, 0.1, 1.0, 5.0)
 
     def __init__(self, seed: int, faults: Faults | None = None, *, settings: EngineSettings | None = None) -> None:
         self.random = random.Random(seed)
@@ -78,8 +82,18 @@ class Story:
 
     # -- what happens
 
-    def play(self, happenings: int) -> Story:
-        deeds = [
+    def play(self, happenings: int) -> Self:
+        deeds = self.deeds()
+        for _ in range(happenings):
+            deed = self.random.choice(deeds)
+            self.log.append(f"{self.world.now:.3f} {deed.__name__}")
+            deed()
+            self.world.run_until(self.world.now + self.random.choice(self.pauses))
+        return self
+
+    def deeds(self) -> list[Callable[[], None]]:
+        """What may happen, the likelier the oftener it stands here."""
+        return [
             self.run_pod,
             self.run_pod,
             self.deploy,
@@ -93,12 +107,6 @@ class Story:
             self.taint,
             self.republish,
         ]
-        for _ in range(happenings):
-            deed = self.random.choice(deeds)
-            self.log.append(f"{self.world.now:.3f} {deed.__name__}")
-            deed()
-            self.world.run_until(self.world.now + self.random.choice([0.0, 0.01, 0.1, 1.0, 5.0]))
-        return self
 
     def run_pod(self) -> None:
         name = self._name("pod")
@@ -171,7 +179,7 @@ class Story:
 
     # -- the end
 
-    def calm(self) -> Story:
+    def calm(self) -> Self:
         """Undo what keeps devices from being used, so that the end can be judged."""
         for item in list(self.world.server.store.listed(BY_KIND["Node"])):
             self._send("PATCH", "Node", item["metadata"]["name"], {"spec": {"unschedulable": None}})

@@ -29,8 +29,8 @@ from dra_operator.engine.rearranging import Rearranging
 from dra_operator.engine.reporting import Reporter
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.starvation import Starvation
-from dra_operator.engine.state import State
-from dra_operator.engine.writes import Effect
+from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.writes import Effect, ObjectWrite
 from dra_operator.explain.account import Account
 from dra_operator.explain.bench import THOROUGH
 from dra_operator.queue.units import Unit
@@ -53,6 +53,14 @@ WATCHED = (
     "DeviceClassReport",
     "NetworkDeviceClass",
 )
+
+#: What a write was for, in the Event that tells of its refusal.
+_WISHES: dict[type, str] = {
+    WriteClaimStatus: "free its devices",
+    PatchClaim: "hand it to kube-scheduler",
+    PatchPod: "take the scheduling gate off",
+    EvictPod: "evict it",
+}
 
 
 class Engine:
@@ -120,11 +128,29 @@ class Engine:
         if write is None or effect in (Effect.WAIT, Effect.REPEAT):
             return
         self._refused(outcome, write.unit and self._state.units.get(write.unit), now)
-        if write.allocation is not None:
+        if isinstance(write.decision, WriteClaimStatus | PatchClaim):
             self._state.drop_assumption(write.decision.uid)
-        self._look_again(write.decision)
+        if effect is Effect.DENIED:
+            self._tell(write.decision, outcome)
+        else:
+            self._look_again(write.decision)
 
-    def _look_again(self, decision: WriteClaimStatus | PatchClaim | PatchPod | EvictPod) -> None:
+    def _tell(self, decision: ObjectWrite, outcome: Outcome) -> None:
+        """An Event about what an admission policy of somebody else, or a right that is missing, keeps us from."""
+        if outcome.status == 404:
+            return
+        state = self._state
+        if isinstance(decision, PatchPod | EvictPod):
+            pod = state.view.pod_by_uid(decision.uid)
+            about = None if pod is None else pod_reference(pod)
+        else:
+            seen = state.view.claim_by_uid(decision.uid)
+            about = None if seen is None else claim_reference(seen)
+        if about is not None:
+            note = f"the API server refuses to {_WISHES[type(decision)]}: {outcome.message or outcome.reason}"
+            state.event(about, "Warning", "WriteRefused", "Write", note)
+
+    def _look_again(self, decision: ObjectWrite) -> None:
         if isinstance(decision, PatchPod | EvictPod):
             self._state.dirty_pods[decision.pod] = None
             return

@@ -181,7 +181,12 @@ def _done(finished: list[Pod], members: list[GroupMember]) -> int:
 def _given_up(state: State, seen: SeenClaim) -> bool:
     """Are its devices being taken back?"""
     write = state.writes.get(seen.uid)
-    return write is not None and isinstance(write.decision, WriteClaimStatus) and write.allocation is None
+    return (
+        write is not None
+        and not write.denied
+        and isinstance(write.decision, WriteClaimStatus)
+        and write.allocation is None
+    )
 
 
 def _writing(state: State, unit: UnitKey, waiting: list[GroupMember]) -> bool:

@@ -212,6 +212,8 @@ class Holding:
         claims = dict(self._orphans)
         pods = {pod.meta.uid: None for pod in state.view.leaving_pods()}
         for write in state.writes:
+            if write.denied:
+                continue
             if isinstance(write.decision, EvictPod) and not write.decision.dry_run:
                 pods[write.decision.uid] = None
             elif isinstance(write.decision, WriteClaimStatus) and write.decision.action == "deallocate":

@@ -217,7 +217,7 @@ class State:
             self.take(seen, seen.claim.allocation)
             return
         write = self.writes.get(seen.uid)
-        if write is None or write.allocation is None:
+        if write is None or write.assumed is None:
             self.usage.give_back(seen.uid)
 
     def drop_assumption(self, uid: str) -> None:
@@ -255,7 +255,7 @@ class State:
         if seen.claim.allocation is not None:
             return seen.claim.allocation
         write = self.writes.get(seen.uid)
-        return None if write is None else write.allocation
+        return None if write is None else write.assumed
 
     def terms(self, unit: Unit) -> tuple[str, AllocationPolicySpec]:
         """The policy of the unit: of its first managed claim. Looked up once per version of the claim and of the policies."""

@@ -3,7 +3,8 @@
 An allocation takes its devices from the moment it is decided. That assumption ends when our own watch delivers a newer version of
 the claim (what it shows is then the truth) or when the API server has said for certain that the write did not happen. A write
 without an answer may have happened and is repeated as it was: the resourceVersion makes it harmless, and choosing other devices
-meanwhile would not be.
+meanwhile would not be. A write that was refused for good (an admission policy of somebody else says no, the object is gone and our
+watch lags behind) is not decided again at once, or it would be sent as fast as the API server can refuse it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dra_operator.engine.decisions import EvictPod, Outcome, PatchClaim, PatchPo
 from dra_operator.queue.units import UnitKey
 
 ObjectWrite = WriteClaimStatus | PatchClaim | PatchPod | EvictPod
+#: Seconds from a denial to the next try: the first time, and up to how much it doubles each further time in a row.
+_PAUSE, _LONGEST_PAUSE = 0.1, 300.0
 
 
 class Stage(Enum):
@@ -25,6 +28,7 @@ class Stage(Enum):
     RETRY = "no answer, to be repeated"
     WRITTEN = "written, our watch has not shown it yet"
     REFUSED = "conflict, our watch has not shown the newer object yet"
+    DENIED = "refused for good, to be decided anew after a pause"
 
 
 class Effect(Enum):
@@ -33,6 +37,7 @@ class Effect(Enum):
     WAIT = "wait for the watch"
     REPEAT = "to be repeated as it was"
     FAILED = "refused for certain: the assumption is gone"
+    DENIED = "as FAILED, and nothing is written to the object before a pause is over"
     UNKNOWN = "not a write of ours (any more)"
 
 
@@ -51,6 +56,16 @@ class Write:
     uncertain: bool = False
     attempts: int = 1
 
+    @property
+    def denied(self) -> bool:
+        """It was not carried out and will not be: only the object is left in peace for a while."""
+        return self.stage is Stage.DENIED
+
+    @property
+    def assumed(self) -> Allocation | None:
+        """What the claim has if the write has happened, or will."""
+        return None if self.denied else self.allocation
+
 
 class Writes:
     """At most one write an object at a time, by the object's UID."""
@@ -59,6 +74,8 @@ class Writes:
         self._retry_after, self._forget_after = retry_after, forget_after
         self._open: dict[str, Write] = {}
         self._in_flight: dict[int, str] = {}
+        #: How often in a row an object's writes were denied.
+        self._denials: dict[str, int] = {}
         self._last_id = 0
 
     def next_id(self) -> int:
@@ -101,6 +118,7 @@ class Writes:
                 del self._open[uid]
                 return Effect.WAIT, write
             write.stage, write.since = Stage.WRITTEN, now
+            self._denials.pop(uid, None)
             return Effect.WAIT, write
         evicting = isinstance(write.decision, EvictPod)
         if evicting and outcome.status == 429:
@@ -116,8 +134,21 @@ class Writes:
             # Somebody else was faster, or our own unanswered write was: the watch will tell.
             write.stage, write.since = Stage.REFUSED, now
             return Effect.WAIT, write
-        del self._open[uid]
-        return Effect.FAILED, write
+        if write.allocation is not None and outcome.status != 404:
+            del self._open[uid]  # its unit backs off
+            return Effect.FAILED, write
+        self._deny(uid, write, outcome.status, now)
+        return Effect.DENIED, write
+
+    def _deny(self, uid: str, write: Write, status: int, now: float) -> None:
+        """Keep the object waiting: until our watch shows that it is gone, or for twice as long as the last time."""
+        write.stage = Stage.DENIED
+        if status == 404:
+            write.retry_at = now + self._forget_after
+            return
+        times = self._denials.get(uid, 0)
+        self._denials[uid] = times + 1
+        write.retry_at = now + min(_PAUSE * 2.0 ** min(times, 16), _LONGEST_PAUSE)
 
     def seen(self, uid: str, version: int) -> Write | None:
         """Our watch has delivered the object at `version`; returns the write that this ends."""
@@ -129,6 +160,7 @@ class Writes:
 
     def gone(self, uid: str) -> Write | None:
         """The object is deleted, or what the write wanted is there."""
+        self._denials.pop(uid, None)
         return self._open.pop(uid, None)
 
     def repeats(self, now: float) -> list[ObjectWrite]:
@@ -143,24 +175,23 @@ class Writes:
         return due
 
     def expired(self, now: float) -> list[Write]:
-        """Writes whose answer was clear but which the watch never showed; they are given up (the audit list runs more often)."""
-        late = [
-            write
-            for write in self._open.values()
-            if write.stage in (Stage.WRITTEN, Stage.REFUSED) and now - write.since >= self._forget_after
-        ]
+        """Writes to be given up: their answer was clear but the watch never showed them (the audit list runs more often), or their
+        pause is over."""
+        late = [write for write in self._open.values() if (due := self._due(write)) is not None and now >= due]
         for write in late:
             del self._open[write.decision.uid]
         return late
 
     def next_wake(self) -> float | None:
         times = [write.retry_at for write in self._open.values() if write.stage is Stage.RETRY]
-        times += [
-            write.since + self._forget_after
-            for write in self._open.values()
-            if write.stage in (Stage.WRITTEN, Stage.REFUSED)
-        ]
+        times += [due for write in self._open.values() if (due := self._due(write)) is not None]
         return min(times, default=None)
+
+    def _due(self, write: Write) -> float | None:
+        """When the write is given up."""
+        if write.stage is Stage.DENIED:
+            return write.retry_at
+        return write.since + self._forget_after if write.stage in (Stage.WRITTEN, Stage.REFUSED) else None
 
 
 def status_body(raw: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:

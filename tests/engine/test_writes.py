@@ -28,7 +28,7 @@ def begin(writes: Writes) -> WriteClaimStatus:
         (500, Effect.REPEAT, True),
         (429, Effect.REPEAT, True),
         (403, Effect.FAILED, False),
-        (404, Effect.FAILED, False),
+        (404, Effect.DENIED, True),  # it is gone: nothing is sent again before our watch shows that
         (422, Effect.FAILED, False),
     ],
 )
@@ -72,9 +72,35 @@ def test_only_a_newer_version_ends_the_assumption() -> None:
     assert writes.get("uid") is None
 
 
-def test_a_conflict_on_a_pod_is_certain() -> None:
-    """Pod patches carry the uid, no version: a conflict says that it is another pod."""
-    writes = Writes(retry_after=1, forget_after=30)
+def patch(writes: Writes) -> PatchPod:
     decision = PatchPod(writes.next_id(), Key("d", "p"), "pod-uid", {}, None)
     writes.begin(decision, UNIT, version=0, now=0)
-    assert writes.settle(Outcome(decision, 409), 1)[0] is Effect.FAILED
+    return decision
+
+
+@pytest.mark.parametrize("status", [403, 409, 422])
+def test_what_is_denied_is_tried_again_ever_more_rarely(status: int) -> None:
+    """Pod patches carry the uid, no version: a conflict says that it is another pod."""
+    writes = Writes(retry_after=1, forget_after=30)
+    pauses = []
+    for _ in range(20):
+        assert writes.settle(Outcome(patch(writes), status), 1000)[0] is Effect.DENIED
+        wake = writes.next_wake()
+        assert wake is not None
+        assert writes.expired(wake - 0.01) == []
+        assert [write.denied for write in writes.expired(wake)] == [True]
+        pauses.append(wake - 1000)
+    assert pauses[:3] == pytest.approx([0.1, 0.2, 0.4])
+    assert pauses[-1] == 300
+
+
+def test_after_a_success_or_another_object_pauses_begin_anew() -> None:
+    writes = Writes(retry_after=1, forget_after=30)
+    for status in (403, 200):
+        writes.settle(Outcome(patch(writes), status), 0)
+        writes.expired(30)
+    writes.settle(Outcome(patch(writes), 403), 100)
+    assert writes.next_wake() == pytest.approx(100.1)
+    writes.gone("pod-uid")
+    writes.settle(Outcome(patch(writes), 403), 200)
+    assert writes.next_wake() == pytest.approx(200.1)

@@ -8,8 +8,9 @@ from typing import Literal, Protocol
 
 from dra_operator.engine.decisions import Decision
 
-#: What becomes of a request: served; refused with 409 or 500 unserved; lost on the way (not served) or on the way back (served).
-Fate = Literal["served", "conflict", "error", "lost", "unanswered"]
+#: What becomes of a request: served; refused unserved with 409, 500, or 403 as by an admission policy of somebody else; lost on the way
+#: (not served) or on the way back (served).
+Fate = Literal["served", "conflict", "error", "denied", "lost", "unanswered"]
 
 
 class Faults(Protocol):
@@ -50,6 +51,7 @@ class Rates:
 
     conflict: float = 0.03
     error: float = 0.03
+    denied: float = 0.02
     lost: float = 0.02
     unanswered: float = 0.03
     killed: float = 0.01
@@ -77,6 +79,7 @@ class SeededFaults:
         choices: tuple[tuple[Fate, float], ...] = (
             ("conflict", rates.conflict),
             ("error", rates.error),
+            ("denied", rates.denied),
             ("lost", rates.lost),
             ("unanswered", rates.unanswered),
         )

@@ -219,6 +219,8 @@ class Runner:
             response = Refused(409, "Conflict", "injected: the object has been modified").response()
         elif fate == "error":
             response = Refused(500, "InternalError", "injected: internal error").response()
+        elif fate == "denied":
+            response = Refused(403, "Forbidden", "injected: denied by an admission policy").response()
         elif fate != "lost":
             request = request_for(decision, now=self._world.now, instance=self._instance)
             response = self._world.server.handle(request, self._user)

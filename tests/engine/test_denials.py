@@ -1,0 +1,121 @@
+"""What an admission policy of somebody else denies, or what is gone already, is not asked for as fast as the API server can refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dra_operator.cluster.memory.faults import Fate, NoFaults
+from dra_operator.cluster.memory.runner import Timing
+from dra_operator.engine.decisions import Decision, EvictPod, PatchClaim, PatchPod, WriteClaimStatus
+from tests.engine.stage import Stage, claim, device_class, gpus, node, pod, policy, priority_class, template
+
+
+class Denied(NoFaults):
+    """Refuses what `what` picks while `on`; `lag`: seconds that the operator's watches are behind."""
+
+    def __init__(self, what: Callable[[Decision], bool], lag: float = 0.0) -> None:
+        self.what, self.lag, self.on = what, lag, True
+
+    def fate(self, decision: Decision) -> Fate:
+        return "denied" if self.on and self.what(decision) else "served"
+
+    def delay(self, usual: float) -> float:
+        return usual + self.lag if usual == Timing().watch else usual
+
+
+def stage(faults: Denied) -> Stage:
+    return Stage(node("n1"), gpus("n1", 2), device_class(), template(), template("two", 2), faults=faults)
+
+
+def asked(stage: Stage, kind: type[Decision]) -> int:
+    return sum(isinstance(each.decision, kind) for each in stage.runner.executed)
+
+
+def ungate(stage: Stage) -> None:
+    stage.apply(pod("p", templates=["gpu"]))
+
+
+def free_lost(stage: Stage) -> None:
+    stage.apply(claim("c"))
+    stage.run(10)
+    stage.delete("ResourceSlice", "n1-gpus")
+
+
+def hand_back(stage: Stage) -> None:
+    stage.apply(claim("c"), pod("x", "c", schedulerName="other"))
+
+
+def evict(stage: Stage) -> None:
+    stage.apply(priority_class("high", 1000), policy(preemption={"mode": "Always"}), pod("low", templates=["gpu"]))
+    stage.run(5)
+    stage.apply(pod("urgent", templates=["two"], priorityClassName="high"))
+
+
+def frees(decision: Decision) -> bool:
+    return isinstance(decision, WriteClaimStatus) and decision.action == "deallocate"
+
+
+def hands_back(decision: Decision) -> bool:
+    return isinstance(decision, PatchClaim) and decision.action == "unmanage"
+
+
+def is_a(kind: type[Decision]) -> Callable[[Decision], bool]:
+    return lambda decision: isinstance(decision, kind)
+
+
+@pytest.mark.parametrize(
+    ("deed", "denied", "note"),
+    [
+        (ungate, is_a(PatchPod), "take the scheduling gate off"),
+        (free_lost, frees, "free its devices"),
+        (hand_back, hands_back, "hand it to kube-scheduler"),
+        (evict, is_a(EvictPod), "evict it"),
+    ],
+)
+def test_a_denied_write_is_told_and_tried_ever_more_rarely(
+    deed: Callable[[Stage], None], denied: Callable[[Decision], bool], note: str
+) -> None:
+    faults = Denied(denied)
+    told = stage(faults)
+    deed(told)
+    told.run(100)
+    tries = [each.decision for each in told.runner.executed if denied(each.decision)]
+    assert 2 <= len(tries) <= 12
+    assert len(told.events("WriteRefused")) == len(tries)
+    assert f"the API server refuses to {note}: injected: denied by an admission policy" in told.events("WriteRefused")
+    faults.on = False
+    told.run(200)
+    assert any(each.response and each.response.ok for each in told.runner.executed if denied(each.decision))
+
+
+def test_a_claim_that_is_gone_is_not_written_to_until_the_watch_shows_it() -> None:
+    behind = stage(Denied(lambda _: False, lag=5.0))
+    behind.run(6)
+    behind.apply(claim("c"))
+    behind.run(4.9)
+    behind.delete("ResourceClaim", "c")
+    behind.run(60)
+    assert asked(behind, WriteClaimStatus) == 1
+
+
+def test_a_pod_that_is_gone_is_not_ungated_until_the_watch_shows_it() -> None:
+    behind = stage(Denied(lambda _: False, lag=1.0))
+    behind.run(2)
+    behind.apply(pod("p", templates=["gpu"]))
+    behind.until(lambda: behind.taken())
+    behind.run(0.9)
+    behind.delete("Pod", "p")
+    behind.run(60)
+    assert asked(behind, PatchPod) == 1
+
+
+def test_devices_of_a_claim_that_is_gone_are_free_before_the_watch_shows_it() -> None:
+    behind = stage(Denied(lambda _: False, lag=5.0))
+    behind.run(6)
+    behind.apply(claim("first", 2), claim("second", 2))
+    behind.run(4.9)
+    behind.delete("ResourceClaim", "first")
+    behind.run(1)
+    assert behind.devices("second") == ["n1/gpu-0", "n1/gpu-1"]

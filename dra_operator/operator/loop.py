@@ -171,7 +171,8 @@ class Loop:
 
     def _patience(self) -> float:
         patience = self._settings.heartbeat
-        if self._wake is not None and self._leading:
+        # Where nothing may be decided, a time to decide that has passed would not let us wait at all.
+        if self._wake is not None and self._may_decide():
             patience = min(patience, max(0.0, self._wake - self._clock()))
         return patience
 
@@ -254,12 +255,13 @@ class Loop:
             if created is not None:
                 self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
 
-    def _wanted(self) -> bool:
+    def _may_decide(self) -> bool:
         if self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading:
             return False
-        if self._writer.urgent_waiting > self._settings.ahead:
-            return False  # its outcomes will wake us
-        return self._due or (self._wake is not None and self._clock() >= self._wake)
+        return self._writer.urgent_waiting <= self._settings.ahead  # else its outcomes will wake us
+
+    def _wanted(self) -> bool:
+        return (self._due or (self._wake is not None and self._clock() >= self._wake)) and self._may_decide()
 
     def _decide(self) -> None:
         assert self._engine is not None

@@ -260,6 +260,44 @@ async def test_running_it_decides_at_once_when_idle_and_together_under_load() ->
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.parametrize("why", ["much waits to be written", "another replica leads", "stopping"])
+async def test_a_time_to_decide_does_not_keep_a_loop_turning_that_may_not_decide(why: str) -> None:
+    rig = Rig(heartbeat=60)
+    rig.engine.wake = rig.clock.now
+    rig.loop.lead()
+    rig.loop.turn()
+    match why:
+        case "much waits to be written":
+            rig.writes.urgent_waiting = 1000
+        case "another replica leads":
+            rig.loop._leading = False
+        case "stopping":
+            rig.loop.stop()
+    turns = count_turns(rig.loop)
+    task = asyncio.create_task(rig.loop.run())
+    await turn(100)
+    assert len(turns) <= 1, "what was posted before, and then nothing"
+    rig.writes.urgent_waiting = 0
+    rig.loop.post(Written(0, Outcome(status_write(1), 200), sent=True))
+    await turn(10)
+    assert (len(rig.engine.decided_at) > 1) == (why == "much waits to be written"), "an outcome makes it look again"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def count_turns(loop: Loop) -> list[float]:
+    """Gets an entry for every turn from now on."""
+    turns: list[float] = []
+    turn = loop.turn
+
+    def counted() -> None:
+        turns.append(loop.last_turn)
+        turn()
+
+    loop.turn = counted  # type: ignore[method-assign]
+    return turns
+
+
 async def test_the_heartbeat_turns_an_idle_loop() -> None:
     rig = Rig(heartbeat=0.01)
     before = rig.loop.last_turn

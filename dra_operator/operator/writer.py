@@ -1,4 +1,4 @@
-"""Send decisions to the API server: the urgent ones first, a bounded number at once, one at a time for each object.
+"""Send decisions to the API server: what is begun first, what can wait last, a bounded number at once, one at a time for each object.
 
 It asks before every single write whether this replica still leads. It decides nothing: each decision comes back as
 one Outcome, sent or not.
@@ -48,10 +48,11 @@ class Sender(Protocol):
 
 
 class Lane(IntEnum):
-    """In this order."""
+    """In this order. A pod that has its devices is let go before the next one gets any: kube-scheduler has work from the first
+    allocation on, and in a burst the first pods do not wait for the allocations of the last."""
 
-    CLAIMS = 0
-    PODS = 1
+    PODS = 0
+    CLAIMS = 1
     EVICTIONS = 2
     REPORTS = 3
     EVENTS = 4

@@ -53,14 +53,22 @@ def kinds(sender: FakeSender) -> list[str]:
     return [request.path.rsplit("/", 2)[-2 if request.method == "PATCH" else -1] for request in sender.sent]
 
 
-async def test_claims_then_pods_then_evictions_then_reports_then_events() -> None:
+async def test_pods_then_claims_then_evictions_then_reports_then_events() -> None:
     rig = Rig(FakeSender(OK), loop=LoopSettings(writes=1, background_writes=1))
     decisions: list[Decision] = [
         event(1), report(2, phase="Reserved"), evict(3, "e"), ungate(4), claim_patch(5, "d"), status_write(6),
     ]  # fmt: skip
     rig.writer.submit(decisions, 0)
     await turn(20)
-    assert [written.outcome.decision.id for written in rig.done] == [5, 6, 4, 3, 2, 1]
+    assert [written.outcome.decision.id for written in rig.done] == [4, 5, 6, 3, 2, 1]
+
+
+async def test_a_pod_that_has_its_devices_overtakes_allocations_that_wait() -> None:
+    rig = Rig(FakeSender(OK), loop=LoopSettings(writes=1))
+    rig.writer.submit([status_write(number, f"c{number}") for number in range(1, 5)], 0)
+    rig.writer.submit([ungate(5)], 0)
+    await turn(20)
+    assert [written.outcome.decision.id for written in rig.done] == [1, 5, 2, 3, 4]
 
 
 async def test_a_report_that_guards_an_eviction_is_not_left_to_the_end() -> None:

@@ -92,8 +92,7 @@ class Loop:
         self._stopped = False
         self._due = False
         self._wake: float | None = None
-        self._decided_at = float("-inf")
-        self._decided_in = 0.0
+        self._next_decision = float("-inf")
         self._generation = 0
         self._broken: dict[tuple[str, Key], int] = {}
         self._spoilt: Exception | None = None
@@ -155,19 +154,26 @@ class Loop:
     async def _wait(self) -> None:
         """Until there is something to do, or the heartbeat."""
         if self._inbox:
-            await asyncio.sleep(0)  # a full batch is behind us: let the others run
-        else:
-            # Not asyncio.wait_for: before Python 3.12 it can swallow the cancellation that ends this task.
-            try:
-                async with asyncio.timeout(self._patience()):
-                    await self._news.wait()
-            except TimeoutError:
-                return
+            await asyncio.sleep(0)  # a full batch is behind us: let the others run, then take in the rest
+            return
+        # Not asyncio.wait_for: before Python 3.12 it can swallow the cancellation that ends this task.
+        try:
+            async with asyncio.timeout(self._patience()):
+                await self._news.wait()
+        except TimeoutError:
+            return
         self._news.clear()
-        pause = self._decided_at + max(self._settings.settle_events, self._decided_in) - self._steady()
+        pause = self._next_decision - self._steady()
         if pause > 0:
-            # Under load: at most half of the time goes into deciding, and what arrives meanwhile is seen together.
             await self._sleep(pause)
+
+    def _rest(self, began: float) -> None:
+        """Under load at most half of the time goes into turns that decide, and what arrives meanwhile is seen together: others
+        need many short turns on the event loop for one of these, Kopf some ten for each new claim."""
+        backlog = self._writer is not None and self._writer.urgent_waiting > 0
+        settle = self._settings.settle_backlog if backlog else self._settings.settle_events
+        now = self._steady()
+        self._next_decision = now + max(settle, now - began)
 
     def _patience(self) -> float:
         patience = self._settings.heartbeat
@@ -178,12 +184,15 @@ class Loop:
 
     def turn(self) -> None:
         """Take in what has come, then decide if that is called for. Never raises, never awaits."""
-        self.last_turn = self._steady()
+        self.last_turn = began = self._steady()
         self._take_in()
         if self._spoilt and not self._inbox and (self._recovery is None or self._recovery.done()):
             self._crash(self._spoilt)
+        if self._inbox and self._steady() < self._next_decision:
+            return  # the rest first
         if self._wanted():
             self._decide()
+            self._rest(began)
 
     def _take_in(self) -> None:
         until = self._steady() + self._settings.turn
@@ -194,7 +203,7 @@ class Loop:
             if len(self._inbox) <= self._settings.backlog:
                 self._room.set()
             if isinstance(item, Written):
-                self._settle(item)
+                self._take_answer(item)
             elif self._engine is not None:
                 self._learn(self._engine, item)
 
@@ -230,7 +239,7 @@ class Loop:
         del self._broken[name]
         return False
 
-    def _settle(self, written: Written) -> None:
+    def _take_answer(self, written: Written) -> None:
         outcome = written.outcome
         self._note(outcome)
         if self._engine is None or written.tag != self._generation:
@@ -275,9 +284,7 @@ class Loop:
             self._crash(error)
             return
         self._due = False
-        self._decided_at = self._steady()
-        self._decided_in = self._decided_at - began
-        self._metrics.decide_seconds.observe(self._decided_in)
+        self._metrics.decide_seconds.observe(self._steady() - began)
         for decision in decisions:
             self._metrics.decisions.labels(type(decision).__name__, _action(decision)).inc()
         self._writer.submit(decisions, self._generation)

@@ -125,6 +125,30 @@ def test_a_turn_has_an_end() -> None:
     assert len(rig.engine.told) == 3
 
 
+def test_what_has_come_is_taken_in_before_the_next_decision() -> None:
+    """200 objects of 2 ms each, fourteen turns of 30 ms: a decision every 50 ms at most, and one when all is known."""
+    rig = Rig(turn=0.03, settle_backlog=0.05)
+    rig.writes.urgent_waiting = 1
+
+    def slow(kind: str, item: dict[str, Any]) -> bool:
+        rig.clock.now += 0.002
+        return False
+
+    rig.loop.lead()
+    rig.loop.turn()
+    rig.engine.breaks_on = slow
+    for number in range(200):
+        rig.loop.post(pod(str(number)))
+    turns = 0
+    while rig.loop._inbox:
+        rig.loop.turn()
+        turns += 1
+    assert len(rig.engine.told) == 200
+    assert turns > 12
+    assert 1 + turns // 3 <= len(rig.engine.decided_at) <= 2 + turns // 2
+    assert rig.engine.decided_at[-1] == rig.clock.now
+
+
 async def test_lists_wait_while_much_has_not_been_taken_in() -> None:
     rig = Rig(backlog=2)
     for name in "abc":
@@ -230,8 +254,10 @@ def rig_breaks(kind: str, item: dict[str, Any]) -> bool:
     return bool(item["metadata"]["name"].startswith("bad"))
 
 
-async def test_running_it_decides_at_once_when_idle_and_together_under_load() -> None:
-    rig = Rig(settle_events=0.003)
+@pytest.mark.parametrize(("backlog", "pause"), [(0, 0.003), (1, 0.05)], ids=["written at once", "writes wait"])
+async def test_running_it_decides_at_once_when_idle_and_together_under_load(backlog: int, pause: float) -> None:
+    rig = Rig(settle_events=0.003, settle_backlog=0.05)
+    rig.writes.urgent_waiting = backlog
     pauses, awake = [], asyncio.Event()
 
     async def sleep(seconds: float) -> None:
@@ -251,10 +277,10 @@ async def test_running_it_decides_at_once_when_idle_and_together_under_load() ->
     for name in "bcd":
         rig.loop.post(pod(name))
         await turn(10)
-    assert pauses == [pytest.approx(0.003)]
+    assert pauses == [pytest.approx(pause)]
     awake.set()
     await turn(10)
-    assert rig.engine.decided_at[2:] == [pytest.approx(1001.003)], "one decision for all that came in the pause"
+    assert rig.engine.decided_at[2:] == [pytest.approx(1001 + pause)], "one decision for all that came in the pause"
     assert len(rig.engine.told) == 4
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from dra_operator.allocator.demand import Expectations
 from dra_operator.allocator.outlook import Outlook
-from dra_operator.allocator.plan import FilterSource, Plan, Way, make_plan
+from dra_operator.allocator.plan import Plan, Way, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy, UnitConstraint
 from dra_operator.allocator.results import Assembler
 from dra_operator.allocator.scoring import Score, best
@@ -162,7 +162,7 @@ class Known:
         return list(self._tables.values())
 
 
-class Memory(FilterSource):
+class Memory:
     """Of one inventory."""
 
     def __init__(self, inventory: Inventory) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dra_operator.allocator.problem import Bar, Failed, UnitConstraint
 from dra_operator.allocator.selection import Filter, Narrowed
@@ -75,14 +76,12 @@ class Plan:
         return len(self.specs)
 
 
-class FilterSource:
+class FilterSource(Protocol):
     """Where a plan gets its filters; equal ones are one object, so that what they found is shared."""
 
-    def filter(self, device_class: DeviceClass, expressions: tuple[str | None, ...]) -> Filter:
-        raise NotImplementedError
-
+    def filter(self, device_class: DeviceClass, expressions: tuple[str | None, ...]) -> Filter: ...
     def reads(self, expression: str) -> frozenset[Attribute] | None:
-        raise NotImplementedError
+        """The attributes that a derived attribute's expression reads; None: any."""
 
 
 def make_plan(

@@ -6,6 +6,7 @@ element that decides; collecting macros keep going after a failed condition, and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -128,7 +129,7 @@ class _Quantifier:
         return not self.decisive
 
 
-class _Collector:
+class _Collector(ABC):
     """What the collecting macros share: a condition whose last error wins over everything."""
 
     __slots__ = ("body", "filter", "kept", "kind", "problem")
@@ -164,8 +165,9 @@ class _Collector:
                 self.problem = error
         return False
 
+    @abstractmethod
     def keep(self, frame: Any) -> None:
-        raise NotImplementedError
+        """Take in an element that meets the condition."""
 
     def failed(self) -> None:
         if self.problem is not None:

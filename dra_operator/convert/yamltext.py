@@ -95,7 +95,7 @@ def _kept(body: str, parts: Sequence[Part], wanted: list[Any]) -> list[str] | No
         documents = _changed_tree(tree, parts)
         texts = [_dump(dumper, document) for document in documents]
         read = [pyyaml.load(text, Loader=_LOADER) for text in texts]
-    except (YAMLError, pyyaml.YAMLError, NotImplementedError):
+    except (YAMLError, pyyaml.YAMLError, NotImplementedError):  # the last from ruamel, where two comments meet
         return None
     return texts if [_plain(item) for item in read] == [_plain(item) for item in wanted] else None
 

@@ -1,10 +1,12 @@
-"""What every actor is: told of changes a fixed delay after they happened, then it works off the keys it has marked.
+"""What every actor is: told of changes a fixed delay after they happened, then it does its work.
 
-Level-triggered: `reconcile` reads the store as it is by then (a live GET), so an actor has no stale cache unless it keeps one.
+Most are reconcilers, which work off the keys they have marked. Level-triggered: `reconcile` reads the store as it is by then (a live
+GET), so a reconciler has no stale cache unless it keeps one.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -30,7 +32,7 @@ class Agenda(Protocol):
 Work = tuple[Resource, Key]
 
 
-class Actor:
+class Actor(ABC):
     """`watches` maps each kind to the seconds after which its changes are delivered."""
 
     user: ClassVar[User]
@@ -38,7 +40,6 @@ class Actor:
 
     def __init__(self) -> None:
         self._agenda: Agenda | None = None
-        self._marked: dict[Work, None] = {}
 
     def attach(self, agenda: Agenda) -> None:
         self._agenda = agenda
@@ -57,34 +58,13 @@ class Actor:
     def store(self) -> Store:
         return self.agenda.server.store
 
+    @abstractmethod
     def on_change(self, resource: Resource, change: Change) -> None:
-        """A change arrives; by default its object is marked."""
-        meta = change.object["metadata"]
-        self.mark(resource, Key(meta.get("namespace") or "", meta["name"]))
+        """A change arrives."""
 
-    def mark(self, resource: Resource, key: Key) -> None:
-        self._marked[resource, key] = None
-
+    @abstractmethod
     def work(self) -> None:
         """Called after the changes of one instant have arrived."""
-        while self._marked:
-            work = next(iter(self._marked))
-            del self._marked[work]
-            self.reconcile(*work)
-
-    def reconcile(self, resource: Resource, key: Key) -> None:
-        raise NotImplementedError
-
-    def after(self, seconds: float, resource: Resource, key: Key, *, background: bool = False) -> None:
-        """Reconcile the object again, `seconds` from now."""
-        self.at(self.now + seconds, resource, key, background=background)
-
-    def at(self, when: float, resource: Resource, key: Key, *, background: bool = False) -> None:
-        def act() -> None:
-            self.mark(resource, key)
-            self.work()
-
-        self.agenda.at(when, act, background=background)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
         return self.store.get(resource, key)
@@ -106,3 +86,40 @@ class Actor:
         meta = item["metadata"]
         body = {"preconditions": {"uid": meta["uid"]}, **options}
         return self.send(Request("DELETE", resource.path(meta.get("namespace") or "", meta["name"]), body))
+
+
+class Reconciler(Actor):
+    """An actor that looks at one object after another, whatever has changed in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked: dict[Work, None] = {}
+
+    def on_change(self, resource: Resource, change: Change) -> None:
+        """The changed object is marked, unless a subclass marks others."""
+        meta = change.object["metadata"]
+        self.mark(resource, Key(meta.get("namespace") or "", meta["name"]))
+
+    def mark(self, resource: Resource, key: Key) -> None:
+        self._marked[resource, key] = None
+
+    def work(self) -> None:
+        while self._marked:
+            work = next(iter(self._marked))
+            del self._marked[work]
+            self.reconcile(*work)
+
+    @abstractmethod
+    def reconcile(self, resource: Resource, key: Key) -> None:
+        """Bring about what the object, as it is now, asks for."""
+
+    def after(self, seconds: float, resource: Resource, key: Key, *, background: bool = False) -> None:
+        """Reconcile the object again, `seconds` from now."""
+        self.at(self.now + seconds, resource, key, background=background)
+
+    def at(self, when: float, resource: Resource, key: Key, *, background: bool = False) -> None:
+        def act() -> None:
+            self.mark(resource, key)
+            self.work()
+
+        self.agenda.at(when, act, background=background)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dra_operator.api.meta import Key
 from dra_operator.bridge.reconciling import is_ours, pool_of, wanted_writes
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.identity import OPERATOR
 from dra_operator.cluster.memory.store import Change
 from dra_operator.cluster.rest import NODES, RESOURCE_SLICES, Request, Resource
@@ -12,7 +12,7 @@ from dra_operator.cluster.rest import NODES, RESOURCE_SLICES, Request, Resource
 _METHODS = {"create": "POST", "replace": "PUT", "delete": "DELETE"}
 
 
-class Bridge(Actor):
+class Bridge(Reconciler):
     """Does nothing where no node is labelled."""
 
     user = OPERATOR

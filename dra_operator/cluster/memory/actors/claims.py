@@ -10,7 +10,7 @@ from typing import Any
 
 from dra_operator.api.claims import DELETE_PROTECTION, POD_CLAIM_NAME
 from dra_operator.api.meta import Key
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import (
     claim_names,
     controller,
@@ -34,7 +34,7 @@ _RETRY = 1.0
 _BETWEEN_WRITES = 0.02
 
 
-class ClaimController(Actor):
+class ClaimController(Reconciler):
     user = CLAIM_CONTROLLER
     watches = {PODS: 0.004, RESOURCE_CLAIMS: 0.004, RESOURCE_CLAIM_TEMPLATES: 0.004}  # noqa: RUF012
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dra_operator.api.meta import Key, format_time, parse_time
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import controller, deleting, key, ready, terminal
 from dra_operator.cluster.memory.identity import DISRUPTION_CONTROLLER
 from dra_operator.cluster.memory.pod_subresources import covers
@@ -18,7 +18,7 @@ from dra_operator.cluster.rest import BY_KIND, DISRUPTION_BUDGETS, PODS, Resourc
 _DELETION_TIMEOUT = 120.0
 
 
-class DisruptionController(Actor):
+class DisruptionController(Reconciler):
     user = DISRUPTION_CONTROLLER
     watches = {DISRUPTION_BUDGETS: 0.005, PODS: 0.005}  # noqa: RUF012
 

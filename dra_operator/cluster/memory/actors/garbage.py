@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dra_operator.api.meta import Key
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import deleting, uid
 from dra_operator.cluster.memory.identity import GARBAGE_COLLECTOR
 from dra_operator.cluster.memory.store import Change
 from dra_operator.cluster.rest import BY_KIND, EVENTS, LEASES, RESOURCES, Resource
 
 
-class GarbageCollector(Actor):
+class GarbageCollector(Reconciler):
     user = GARBAGE_COLLECTOR
     watches = {resource: 0.012 for resource in RESOURCES if resource not in (EVENTS, LEASES)}  # noqa: RUF012
 

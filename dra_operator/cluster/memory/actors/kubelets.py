@@ -9,7 +9,7 @@ import re
 from typing import ClassVar
 
 from dra_operator.api.meta import Key, format_time, parse_time
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import claim_names, deleting, key, node_of, reserved_for, terminal, uid
 from dra_operator.cluster.memory.identity import User, kubelet
 from dra_operator.cluster.memory.store import Change
@@ -33,7 +33,7 @@ def seconds(text: str | None) -> float | None:
     return sum(float(part) * factor for part, factor in zip(found.groups(), factors, strict=True) if part)
 
 
-class Kubelets(Actor):
+class Kubelets(Reconciler):
     user: ClassVar[User] = kubelet("all")
     watches = {PODS: 0.01, RESOURCE_CLAIMS: 0.01, NODES: 0.01}  # noqa: RUF012
 

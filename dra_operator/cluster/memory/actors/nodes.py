@@ -9,7 +9,7 @@ from dra_operator.api.errors import InvalidObject
 from dra_operator.api.meta import Key
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
 from dra_operator.api.taints import Taint, Toleration
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import claim_names, deleting, key, node_of, reserved_for, terminal, uid
 from dra_operator.cluster.memory.identity import NAMESPACE_CONTROLLER, TAINT_EVICTION
 from dra_operator.cluster.memory.store import Change
@@ -32,7 +32,7 @@ Device = tuple[str | None, str | None, str | None]
 _QUARANTINE = 40.0
 
 
-class NodeLifecycle(Actor):
+class NodeLifecycle(Reconciler):
     """Pods on nodes that are gone are deleted by force; NoExecute taints of nodes evict what does not tolerate them."""
 
     user = NAMESPACE_CONTROLLER
@@ -95,7 +95,7 @@ def _eviction_time(taints: list[Taint], tolerations: list[Toleration], now: floa
     return now + min(limits) if limits else None
 
 
-class NamespaceController(Actor):
+class NamespaceController(Reconciler):
     """Empties a namespace that is being deleted, then lets it go."""
 
     user = NAMESPACE_CONTROLLER
@@ -120,7 +120,7 @@ class NamespaceController(Actor):
         self.send(Request("PUT", NAMESPACES.path("", key.name, "finalize"), emptied))
 
 
-class DeviceTaintEviction(Actor):
+class DeviceTaintEviction(Reconciler):
     """Deletes pods whose allocated devices have a NoExecute taint that the allocation does not tolerate; budgets do not count.
 
     A gated pod that holds a reservation stays; once bound it is deleted.

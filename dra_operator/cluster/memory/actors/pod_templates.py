@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from dra_operator.api.meta import Key
-from dra_operator.cluster.memory.actors.actor import Actor
+from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import controller, key, node_of, owner_reference, ready, uid
 from dra_operator.cluster.memory.store import Change
 from dra_operator.cluster.memory.values import Object, clone, dig
@@ -57,7 +57,7 @@ def victims_first(pods: Iterable[Object]) -> list[Object]:
     return sorted(youngest, key=rank)
 
 
-class Workload(Actor):
+class Workload(Reconciler):
     """A controller of one kind that owns dependents of another, found by an index kept from the event log."""
 
     owners: Resource

@@ -102,24 +102,39 @@ def bound(
             high = middle
         else:
             low = middle + 1
-    top = priorities[low]
-    pods, freed = least
+    return *least, *_up_to(priorities[low], holders, *least), need, node
+
+
+def raised(low: Bound, top: int, holders: Iterable[Holder]) -> Bound:
+    """The bound, where a holder of so high a priority is known to be in every such set."""
+    pods, freed, _, _, need, node = low
+    return pods, freed, *_up_to(top, holders, pods, freed), need, node
+
+
+def _up_to(top: int, holders: Iterable[Holder], pods: int, freed: int) -> tuple[int, float]:
+    """The priority, and the least lost work of so many of these up to it."""
     members = [holder for holder in holders if holder.priority <= top]
     runs = sorted((since for holder in members if holder.pods for since in _copies(holder)), reverse=True)
     idle = sorted((holder.since for holder in members if not holder.pods), reverse=True)
-    return pods, freed, top, -fsum((*runs[:pods], *idle[:freed])), need, node
+    return top, -fsum((*runs[:pods], *idle[:freed]))
 
 
-def bound_of_equals(need: int, holders: Sequence[Holder], node: str) -> Bound | None:
+def bound_of_equals(need: int, holders: Sequence[Holder], node: str, *, at_least: int = 0) -> Bound | None:
     """As `bound`, where each holder is one pod with one device, by rank."""
-    if len(holders) < need:
+    pods = max(need, at_least)
+    if len(holders) < pods:
         return None
-    top = holders[need - 1].priority
-    if len(holders) > need and holders[need].priority == top:
-        runs = sorted([holder.since for holder in holders if holder.priority <= top])[-need:]
+    top = holders[pods - 1].priority
+    if len(holders) > pods and holders[pods].priority == top:
+        runs = sorted([holder.since for holder in holders if holder.priority <= top])[-pods:]
     else:
-        runs = [holder.since for holder in holders[:need]]
-    return need, 0, top, -fsum(runs), need, node
+        runs = [holder.since for holder in holders[:pods]]
+    return pods, 0, top, -fsum(runs), need, node
+
+
+def equals(holders: Sequence[Holder], amounts: Sequence[int]) -> bool:
+    """Is each of these, which stand by rank, one pod with one device?"""
+    return len(holders[0].pods) == 1 == len(holders[-1].pods) and min(amounts) == 1 == max(amounts)
 
 
 def _fewest(need: int, holders: Sequence[Holder], amounts: Sequence[int], at_least: int) -> tuple[int, int] | None:

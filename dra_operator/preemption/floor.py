@@ -33,6 +33,27 @@ def floor(plan: Plan, table: Table, start: Start, holders: Sequence[Held]) -> in
     return _Floor(table, start, holders).of(plan)
 
 
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The floor of a node, whose holders come with their priority. `pods`: with all of them."""
+
+    plan: Plan
+    table: Table
+    start: Start
+    holders: tuple[tuple[int, Held], ...]
+    pods: int
+
+    def up_to(self, priority: int) -> int | None:
+        """The floor where only holders up to this priority may go."""
+        return floor(self.plan, self.table, self.start, [held for each, held in self.holders if each <= priority])
+
+
+def make_floor(plan: Plan, table: Table, start: Start, holders: Sequence[tuple[int, Held]]) -> Floor | None:
+    """None if not even all of them suffice."""
+    pods = floor(plan, table, start, [held for _, held in holders])
+    return None if pods is None else Floor(plan, table, start, tuple(holders), pods)
+
+
 class _Floor:
     def __init__(self, table: Table, start: Start, holders: Sequence[Held]) -> None:
         self.table, self.start = table, start

@@ -8,15 +8,17 @@ whole gang (`Spare` keeps both from being chosen).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from dra_operator.api.meta import Key
 
 #: A victim's place in the order of preference, as far as it concerns the victim alone: pods, freed, priority, -since, devices, UID.
 Rank = tuple[int, int, int, float, int, str]
+
+BY_RANK: Callable[[Any], Any] = attrgetter("rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class HolderIndex:
         if distinct:
             self._placed[holder.uid] = holder, distinct
         for home in distinct:
-            insort(self._place(home), holder, key=_RANK)
+            insort(self._place(home), holder, key=BY_RANK)
 
     def get(self, uid: str) -> Holder | None:
         placed = self._placed.get(uid)
@@ -123,7 +125,7 @@ class HolderIndex:
         holder, homes = placed
         for home in homes:
             place = self._place(home)
-            del place[bisect_left(place, holder.rank, key=_RANK)]
+            del place[bisect_left(place, holder.rank, key=BY_RANK)]
             if not place and home is not None:
                 del self._on[home]
 
@@ -135,6 +137,3 @@ class HolderIndex:
 
     def _place(self, home: str | None) -> list[Holder]:
         return self._anywhere if home is None else self._on.setdefault(home, [])
-
-
-_RANK = attrgetter("rank")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dra_operator.allocator import Trial
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.views import State, View
-from dra_operator.preemption.criteria import Bound, bound, bound_of_equals
+from dra_operator.preemption.criteria import Bound, bound, bound_of_equals, equals
 from dra_operator.preemption.floor import Held, floor
 from dra_operator.preemption.ground import Ground, ground_of
 from dra_operator.preemption.holders import Holder, Holders
@@ -88,6 +88,13 @@ class Outlook:
                     return True
         return False
 
+    def _first(self, holders: Sequence[Holder]) -> Holder | None:
+        """The first of them who may go."""
+        for holder in holders:
+            if holder.priority <= self._limit and (holder.preemptible or not self._heed):
+                return holder
+        return None
+
     def _eligible(self, holders: Sequence[Holder]) -> list[Holder]:
         limit, any_kind = self._limit, not self._heed
         return [holder for holder in holders if holder.priority <= limit and (any_kind or holder.preemptible)]
@@ -108,8 +115,9 @@ class Outlook:
             if (ground.usable & ~held_back).bit_count() + usable_far < ground.need:
                 continue
             self.any_place = True
-            near = self.on(name)
-            if not near:
+            here = self._holders.on(name)
+            first = self._first(here)
+            if first is None:
                 if far:
                     self.any_below = True
                     lonely.setdefault(held_back, []).append(name)
@@ -118,9 +126,12 @@ class Outlook:
             if held_back not in short:
                 short[held_back] = self._short(state, ground, name, held_back)
             need = short[held_back]
-            low = None if need is None else _bound(need, near, far, name)
-            if low is not None:
-                self.bounds.append(low)
+            if need == 1:
+                self.bounds.append((*min(first.rank, far[0].rank if far else first.rank)[:5], name))
+            elif need is not None:
+                low = _bound(need, self._eligible(here), far, name)
+                if low is not None:
+                    self.bounds.append(low)
         for names in lonely.values():
             self.alike[names[0]] = names
             self.bounds.append(self.bound_of_far(ground, names[0]))
@@ -143,18 +154,11 @@ class Outlook:
 
 def _bound(need: int, near: list[Holder], far: list[Holder], name: str) -> Bound | None:
     """A bound from the holders alone (by rank): as if all their devices were here and of use."""
-    if need == 1:
-        best = near[0].rank
-        if far:
-            best = min(best, far[0].rank)
-        return (*best[:5], name)
-    if far:
-        holders = [*near, *([_paragon(far)] * need if len(far) > FAR else far)]
-    elif len(near[0].pods) == 1 == len(near[-1].pods) and max([holder.devices for holder in near]) == 1:
+    holders = [*near, *([_paragon(far)] * need if len(far) > FAR else far)] if far else near
+    amounts = [holder.devices for holder in holders]
+    if not far and equals(near, amounts):
         return bound_of_equals(need, near, name)
-    else:
-        holders = near
-    return bound(need, holders, [holder.devices for holder in holders], name)
+    return bound(need, holders, amounts, name)
 
 
 def _paragon(holders: list[Holder]) -> Holder:

@@ -19,7 +19,7 @@ from dra_operator.preemption.budgets import Budgets, Refusal
 from dra_operator.preemption.criteria import Bound, Cost, cost
 from dra_operator.preemption.fill import fill, give_back
 from dra_operator.preemption.ground import Ground
-from dra_operator.preemption.holders import Holder, PodRef, Spare
+from dra_operator.preemption.holders import BY_RANK, Holder, PodRef, Spare
 from dra_operator.preemption.outlook import Outlook
 from dra_operator.preemption.site import Candidate, Charges, Site, TooMany, make_site
 
@@ -88,7 +88,7 @@ class Search:
                 later.append(low)
             elif site is None:
                 self._open(name, heap)
-            elif not self._examine(site, low[0], heap):
+            elif not self._examine(site, low, heap):
                 del self._sites[name]
             if self._best is not None and self._last_nodes < 0:
                 break
@@ -119,13 +119,13 @@ class Search:
             heappush(heap, low)
 
     def _candidates(self, record: NodeRecord, ground: Ground) -> list[Candidate] | None:
-        """Those the budgets let go on the node; None if they have too few devices."""
-        near = self._outlook.on(record.name)
+        """Those the budgets let go on the node, by rank; None if they have too few devices."""
+        holders = self._outlook.on(record.name)
         far = self._outlook.far(ground)
         if far:
-            known = {holder.uid for holder in near}
-            far = [holder for holder in far if holder.uid not in known]
-        holders = [*near, *far]
+            known = {holder.uid for holder in holders}
+            holders += [holder for holder in far if holder.uid not in known]
+            holders.sort(key=BY_RANK)
         free = (ground.usable & ~self._trial.held.get(record.name, 0) & ~record.used).bit_count() + ground.open
         spare = sum([holder.devices for holder in holders]) + free - ground.need
         candidates = []
@@ -146,8 +146,12 @@ class Search:
             self._alike[names[0]] = names
             heappush(heap, self._outlook.bound_of_far(ground, names[0]))
 
-    def _examine(self, site: Site, pods: int, heap: list[Bound]) -> bool:
-        """Look at all sets with so many pods; returns whether there is more to look at."""
+    def _examine(self, site: Site, low: Bound, heap: list[Bound]) -> bool:
+        """Look at all sets with as many pods as the site's bound `low` has; returns whether there is more to look at."""
+        sharp = site.sharpened(low)
+        if heap and sharp > heap[0]:
+            heappush(heap, sharp)
+            return True
         if not site.tested:
             if not self._suffices(site, site.candidates):
                 return False
@@ -157,22 +161,23 @@ class Search:
             self._fill(site)
             return False
         self._note_what_limits(site)
+        best = None if self._best is None else self._best.cost
         try:
-            sets = site.sets(pods, self._terms.max_victims, self._allowance)
+            sets = site.sets(low[0], self._terms.max_victims, self._allowance, best)
         except TooMany:
             self._fill(site)
             return False
-        ranked = sorted(((self._cost(site, chosen), chosen) for chosen in sets), key=lambda pair: pair[0])
-        for found, chosen in ranked:
-            if self._best is not None and found >= self._best.cost:
+        priced = [(self._cost(site, chosen), chosen) for chosen in sets]
+        for found, chosen in sorted(priced, key=lambda pair: pair[0]):
+            if best is not None and found >= best:
                 break
-            if self._suffices(site, chosen):
+            if found[:3] >= sharp[:3] and self._suffices(site, chosen):
                 self._take(site, chosen)
                 return False
-        low = site.bound(at_least=pods + 1)
-        if low is None:
+        higher = site.bound(at_least=low[0] + 1)
+        if higher is None:
             return False
-        heappush(heap, low)
+        heappush(heap, higher)
         return True
 
     def _note_what_limits(self, site: Site) -> None:

@@ -5,16 +5,18 @@ Works out nothing about which set is best over all nodes; that is `victims`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from dra_operator.allocator import Trial
 from dra_operator.api.meta import Key
 from dra_operator.inventory import DeviceId, Inventory
-from dra_operator.inventory.usage import Use
+from dra_operator.inventory.usage import Usage, Use
 from dra_operator.inventory.views import NodeRecord
-from dra_operator.preemption.criteria import Bound, bound
-from dra_operator.preemption.floor import Held, floor
+from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_equals, equals, raised
+from dra_operator.preemption.floor import Floor, Held, make_floor
 from dra_operator.preemption.ground import Ground
 from dra_operator.preemption.holders import Holder, Spare
 
@@ -34,20 +36,21 @@ class TooMany(Exception):
 
 @dataclass(slots=True)
 class Candidate:
-    """A holder on a site. `amount`: usable devices it would give back here."""
+    """A holder on a site. `amount`: usable devices it would give back here. `held`: what it has there, where that is looked at."""
 
     holder: Holder
     charges: Charges
     amount: int = 0
     relevant: bool = False
-    held: Held = field(default_factory=lambda: Held(0))
+    held: Held | None = None
 
 
 @dataclass(slots=True)
 class Site:
     """`roomy`: the pod could run there without anybody's going. `need`: usable devices that must come free at the least.
 
-    `floor`: pods that must go at the least. `tested`: all candidates together are known to suffice.
+    `floor`: what must go by shares and counters; None where counting devices tells as much. `tested`: all candidates together are known
+    to suffice.
     """
 
     record: NodeRecord
@@ -55,23 +58,46 @@ class Site:
     candidates: list[Candidate]
     roomy: bool
     need: int
-    floor: int = 0
+    floor: Floor | None = None
     tested: bool = False
 
     def bound(self, at_least: int = 0) -> Bound | None:
         """What a set with at least so many pods can cost at best."""
-        return bound(
-            self.need,
-            [item.holder for item in self.candidates],
-            [item.amount for item in self.candidates],
-            self.record.name,
-            at_least=max(at_least, self.floor),
-        )
+        holders = [item.holder for item in self.candidates]
+        amounts = [item.amount for item in self.candidates]
+        if self.floor is not None:
+            at_least = max(at_least, self.floor.pods)
+        if equals(holders, amounts):
+            return bound_of_equals(self.need, holders, self.record.name, at_least=at_least)
+        return bound(self.need, holders, amounts, self.record.name, at_least=at_least)
 
-    def sets(self, pods: int, limit: int, allowance: Allowance) -> list[tuple[Candidate, ...]]:
-        """All sets with exactly so many pods, at most `limit` victims, enough devices and within the budgets. Raises TooMany."""
+    def sharpened(self, low: Bound) -> Bound:
+        """The bound, with the priority up to which holders must go by shares and counters."""
+        if self.floor is None:
+            return low
+        pods, top = low[0], low[2]
+        priorities = sorted({top, *(item.holder.priority for item in self.candidates if item.holder.priority > top)})
+        needed = priorities[bisect_left(priorities, True, key=partial(self._enough, pods))]
+        return low if needed == top else raised(low, needed, [item.holder for item in self.candidates])
+
+    def _enough(self, pods: int, priority: int) -> bool:
+        """As far as shares and counters go, can so many pods up to this priority be enough?"""
+        assert self.floor is not None
+        least = self.floor.up_to(priority)
+        return least is not None and least <= pods
+
+    def sets(self, pods: int, limit: int, allowance: Allowance, below: Cost | None) -> list[tuple[Candidate, ...]]:
+        """All sets with exactly so many pods, at most `limit` victims, enough devices and within the budgets; of those that are sure to
+        cost more than `below`, not all. Raises TooMany."""
         found: list[tuple[Candidate, ...]] = []
-        for chosen in subsets(self.candidates, pods, limit, self.need, allowance):
+        candidates = self.candidates
+        if below is not None and below.pods == pods:
+            candidates = [
+                item
+                for item in candidates
+                if item.holder.priority <= below.priority and (item.holder.pods or below.freed)
+            ]
+        for chosen in subsets(candidates, pods, limit, self.need, allowance):
             found.append(chosen)
             if len(found) > SETS:
                 raise TooMany
@@ -88,14 +114,20 @@ def make_site(
     inventory: Inventory,
 ) -> Site | None:
     """The site of a node, with the candidates that bear on it. None if all of them together cannot suffice."""
-    held_back = trial.held.get(record.name, 0)
+    usable = ground.usable & ~trial.held.get(record.name, 0)
     counted = ground.table.multi == 0 and ground.need > 0
+    floored = not ground.table.plain and not ground.hidden
+    positions = {offer.id: position for position, offer in enumerate(record.offers)}
     for item in candidates:
-        _look_at(item, record, ground, held_back, trial.homeless, inventory)
+        if floored:
+            item.held = Held(len(item.holder.pods))
+        _look_at(item, record, ground, positions, usable, trial.homeless, inventory.usage)
         # Where the pod has no room, whoever frees some counts, whatever devices it has.
         item.relevant = item.relevant or (not roomy and bool(item.holder.pods))
     candidates = [item for item in candidates if item.relevant]
-    free = (ground.usable & ~held_back & ~record.used).bit_count() + ground.open
+    if not candidates:
+        return None
+    free = (usable & ~record.used).bit_count() + ground.open
     need = ground.need - free if counted else 0
     if need <= 0:
         # Counting does not see what is in the way, but something is.
@@ -103,53 +135,42 @@ def make_site(
         for item in candidates:
             item.amount = 1
     site = Site(record, ground, candidates, roomy, need)
-    if not ground.table.plain and not ground.hidden and candidates:
-        held = [item.held for item in candidates if not item.holder.repeats]
-        found = floor(trial.plan, ground.table, trial.start(record), held)
-        if found is None:
+    if floored:
+        held = [(item.holder.priority, item.held) for item in candidates if item.held and not item.holder.repeats]
+        site.floor = make_floor(trial.plan, ground.table, trial.start(record), held)
+        if site.floor is None:
             return None
-        site.floor = found
-    return site if candidates else None
+    return site
 
 
 def _look_at(
     item: Candidate,
     record: NodeRecord,
     ground: Ground,
-    held_back: int,
+    positions: dict[DeviceId, int],
+    usable: int,
     homeless: frozenset[DeviceId],
-    inventory: Inventory,
+    usage: Usage,
 ) -> None:
     """Fill in what the holder has on this node that bears on the problem."""
-    item.held = held = Held(len(item.holder.pods))
+    held = item.held
     mine = 0
     elsewhere = set()
     for claim in item.holder.claims:
-        for use in inventory.usage.by_claim.get(claim, ()):
-            offer = inventory.offer(use.device)
-            if offer is None:
-                continue
-            if offer.home == record.name:
-                position = offer.position
-                if not ground.relevant >> position & 1:
-                    continue
+        for use in usage.by_claim.get(claim, ()):
+            device = use.device
+            position = positions.get(device, -1)
+            if device in ground.shared:
+                if ground.shared[device] and device not in homeless:
+                    elsewhere.add(device)
+            elif position >= 0 and ground.relevant >> position & 1:
                 mine |= 1 << position
-            elif offer.home is None and use.device in ground.shared:
-                position = -1
-                if ground.shared[use.device] and use.device not in homeless:
-                    elsewhere.add(use.device)
             else:
                 continue
             item.relevant = True
-            if not ground.table.plain and not ground.hidden:
-                if position < 0:
-                    position = _position(record, use)
+            if held is not None:
                 held.takes.setdefault(position, []).append(_take(use, record, position))
-    item.amount = (mine & ground.usable & ~held_back).bit_count() + len(elsewhere)
-
-
-def _position(record: NodeRecord, use: Use) -> int:
-    return next(position for position, offer in enumerate(record.offers) if offer.id == use.device)
+    item.amount = (mine & usable).bit_count() + len(elsewhere)
 
 
 def _take(use: Use, record: NodeRecord, position: int) -> tuple[int, ...] | None:
@@ -157,7 +178,7 @@ def _take(use: Use, record: NodeRecord, position: int) -> tuple[int, ...] | None
         return None
     assert record.view is not None
     share = use.share
-    return tuple(share[name].nano if name in share else 0 for name, _ in record.view.kinds[position].sizes)
+    return tuple([share[name].nano if name in share else 0 for name, _ in record.view.kinds[position].sizes])
 
 
 def subsets(

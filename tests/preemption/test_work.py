@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from dra_operator.preemption import search
 from dra_operator.preemption.outlook import Outlook
 from dra_operator.preemption.victims import NoVictims, Victims
-from tests.preemption.worlds import DRIVER, World, ask, part
+from tests.preemption.worlds import DRIVER, World, ask, part, share
 
 NODES = 30
 
@@ -53,6 +54,28 @@ def test_devices_that_overlap_are_counted_before_a_node_is_looked_at(
     assert isinstance(chosen, Victims)
     assert len(chosen.holders) == victims
     assert len(opened) <= 2
+
+
+def test_sets_that_free_too_little_of_one_device_are_not_tried(calls: Callable[[object, str], list[object]]) -> None:
+    """Each device has four shares of a quarter, and half a device is wanted: of the pairs of pods, those of one device will do."""
+    world = World()
+    priorities = Random(1).sample(range(90), NODES // 10 * 16)
+    for number in range(NODES // 10):
+        name = f"n{number}"
+        world.node(name, [share("8") for _ in range(4)])
+        for device in range(4):
+            for quarter in range(4):
+                world.hold(
+                    f"{name}-{device}-{quarter}", f"{name}/d{device}", priority=priorities.pop(), share={"memory": "2"}
+                )
+    tried, priced = calls(search.Search, "_suffices"), calls(search, "cost")
+    chosen = world.choose(ask({"count": 1, "capacity": {"requests": {"memory": "4"}}}))
+    assert isinstance(chosen, Victims)
+    assert len({holder.uid.rsplit("-", 1)[0] for holder in chosen.holders}) == 1
+    # All of a node at once, the set found, and that set without each of the two: for one node, or a few more.
+    assert len(tried) <= 8
+    pairs = 16 * 15 // 2
+    assert len(priced) <= pairs + 10  # all pairs of one node; of the next, those that could be better
 
 
 def test_a_node_is_given_up_at_the_first_pod_too_many_under_a_budget(

@@ -36,6 +36,8 @@ class PreemptionStory(Story):
         #: Preemptors of which an eviction was refused or not answered: then others may have gone in vain.
         self.refused: set[tuple[str, str]] = set()
         self.served: dict[str, float] = {}
+        #: Claims whose allocation an admission policy of somebody else denied: then it was in vain, and nobody could know.
+        self.denied: set[str] = set()
         self.given: list[tuple[float, int]] = []
         self.priority: dict[tuple[str, str], int] = {}
         self.priority_of: dict[str, int] = {}
@@ -131,6 +133,8 @@ class PreemptionStory(Story):
             why = _WHY.fullmatch(decision.reason) if isinstance(decision, EvictPod) else None
             if why is not None:
                 self.refused.add((why[1], why[2].rpartition("/")[2]))
+            if isinstance(decision, WriteClaimStatus) and response is not None and response.status == 403:
+                self.denied.add(decision.claim.name)
             return
         if isinstance(decision, WriteClaimStatus) and decision.action == "allocate":
             self.served[decision.claim.name] = self.world.now
@@ -165,18 +169,21 @@ class PreemptionStory(Story):
             for (kind, name), victims in self.evicted.items()
             if self._exists(kind, name)
             and (kind, name) not in self.refused
+            and self.denied.isdisjoint(self._claims(kind, name))
             and self._served(kind, name) < max(victims.values()) - IN_FLIGHT
             and not any(at >= max(victims.values()) and given > self.priority[kind, name] for at, given in self.given)
         ]
 
     def _served(self, kind: str, name: str) -> float:
         """When the unit got devices last."""
+        return max((self.served.get(each, 0.0) for each in self._claims(kind, name)), default=0.0)
+
+    def _claims(self, kind: str, name: str) -> list[str]:
+        """The names of the unit's claims."""
         if kind == "claim":
-            return self.served.get(name, 0.0)
+            return [name]
         pods = [item for item in self._all("Pod") if name in (item["metadata"]["name"], self._gang(item))]
-        return max(
-            (self.served.get(each, 0.0) for item in pods for each in claim_names(item).values() if each), default=0.0
-        )
+        return [each for item in pods for each in claim_names(item).values() if each]
 
     def _exists(self, kind: str, name: str) -> bool:
         kinds = {"pod": "Pod", "claim": "ResourceClaim", "group": "ClaimGroup"}

@@ -51,7 +51,7 @@ class Rates:
 
     conflict: float = 0.03
     error: float = 0.03
-    denied: float = 0.02
+    denied: float = 0.0
     lost: float = 0.02
     unanswered: float = 0.03
     killed: float = 0.01
@@ -69,7 +69,7 @@ class SeededFaults:
         self.left = budget
 
     def _happens(self, rate: float) -> bool:
-        if self.left <= 0 or self._random.random() >= rate:
+        if not rate or self.left <= 0 or self._random.random() >= rate:
             return False
         self.left -= 1
         return True

@@ -33,6 +33,9 @@ def read_document(data: Any) -> Document:
     """Read one problem. Raises InvalidObject or ValueError, naming what is wrong."""
     if not isinstance(data, dict):
         raise ValueError(f"a problem is an object with `claims`, `slices` and `node`, found {type(data).__name__}")
+    if "claims" not in data:
+        manifest = f"; {data['kind']} is a manifest, which `simulate` and `explain` read" if "kind" in data else ""
+        raise ValueError(f"`claims` is missing, so this is no allocation problem{manifest}")
     inventory = Inventory(Features.named(data.get("features")))
     raw_nodes = data["nodes"] if data.get("nodes") is not None else [data["node"]] if data.get("node") else []
     nodes = _read("Node", raw_nodes, "nodes", Node.from_dict)

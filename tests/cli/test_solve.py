@@ -83,6 +83,27 @@ def test_features_as_a_list_or_a_map(run: Any, features: Any, solvable: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        ({"slices": []}, ""),
+        (
+            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {}},
+            "; ResourceClaim is a manifest, which `simulate` and `explain` read",
+        ),
+    ],
+)
+def test_what_is_no_problem_is_not_answered_with_a_no(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: dict[str, Any], more: str
+) -> None:
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(given))
+    with pytest.raises(CommandFailed):
+        solve(str(path))
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == {"name": "problem-1", "error": f"`claims` is missing, so this is no allocation problem{more}"}
+
+
+@pytest.mark.parametrize(
     ("broken", "words"),
     [
         ({"features": ["Nonsense"]}, "unknown feature 'Nonsense'"),

@@ -74,7 +74,7 @@ class Drifting:
                     state.stale_reports[seen.key] = None
         for uid in uids:
             seen = state.view.claim_by_uid(uid)
-            if seen is None or not seen.managed or seen.claim.allocation is None:
+            if seen is None or not seen.managed or seen.claim.allocation is None or seen.error is not None:
                 self._forget(uid)
             else:
                 self._judge(seen, seen.claim.allocation, now)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from dra_operator.api.claims import ClaimSpec, ResourceClaim
+from dra_operator.api.claims import Allocation, ClaimSpec, Consumer, DeviceResult, ResourceClaim
 from dra_operator.api.core import Namespace, Pod, PriorityClass
-from dra_operator.api.errors import InvalidObject
+from dra_operator.api.errors import SHAPE_ERRORS, InvalidObject
 from dra_operator.api.meta import Key, ObjectMeta, read_object
 from dra_operator.api.sharing import Sharing, packed
 from dra_operator.engine.names import MANAGED_LABEL
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -201,10 +204,15 @@ def resource_version(raw: dict[str, Any]) -> int:
 
 
 def _unreadable_claim(raw: dict[str, Any]) -> ResourceClaim:
-    """A stand-in for a claim that cannot be read, so that it has a place to report the error."""
+    """A stand-in for a claim that cannot be read, so that it has a place to report the error. The devices that it has are taken all
+    the same, whoever gave them to it."""
+    status = raw.get("status")
+    status = status if isinstance(status, dict) else {}
+    allocation = _devices_of(status.get("allocation"))
+    consumers = tuple(_parsed(Consumer.from_dict, _items(status.get("reservedFor"))))
 
     def parse(_: dict[str, Any], meta: ObjectMeta) -> ResourceClaim:
-        return ResourceClaim(meta, ClaimSpec())
+        return ResourceClaim(meta, ClaimSpec(), allocation, consumers)
 
     try:
         return read_object("ResourceClaim", {"metadata": raw["metadata"]}, parse)
@@ -212,3 +220,31 @@ def _unreadable_claim(raw: dict[str, Any]) -> ResourceClaim:
         metadata = raw.get("metadata") or {}
         bare = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion", "labels")}
         return read_object("ResourceClaim", {"metadata": bare}, parse)
+
+
+def _devices_of(allocation: Any) -> Allocation | None:
+    """What can be read of an allocation: its devices."""
+    if not isinstance(allocation, dict):
+        return None
+    devices = allocation.get("devices")
+    return Allocation(tuple(_parsed(_device_of, _items(devices.get("results") if isinstance(devices, dict) else None))))
+
+
+def _device_of(result: dict[str, Any]) -> DeviceResult:
+    """As wholly taken where it cannot be read how much of the device it is."""
+    try:
+        return DeviceResult.from_dict(result)
+    except SHAPE_ERRORS:
+        request, driver, pool, device = (str(result[name]) for name in ("request", "driver", "pool", "device"))
+        return DeviceResult(request, driver, pool, device, admin_access=bool(result.get("adminAccess")))
+
+
+def _items(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _parsed(parse: Callable[[dict[str, Any]], T], items: list[dict[str, Any]]) -> Iterator[T]:
+    """Those that can be read."""
+    for item in items:
+        with suppress(*SHAPE_ERRORS):
+            yield parse(item)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dra_operator.engine.decisions import EvictPod
-from tests.engine.stage import Stage, claim, device_class, gpus, namespace, node, pod, template, workload
+from tests.engine.stage import GPU, Object, Stage, claim, device_class, gpus, namespace, node, pod, template, workload
 
 WORLD = (
     *(node("n1"), gpus("n1", 2), device_class(), template()),
@@ -70,3 +72,33 @@ def test_a_disruption_budget_is_asked_now_and_then_until_it_agrees() -> None:
     stage.run(100)
     assert before not in stage.bound()
     assert len(stage.taken()) == len(set(stage.taken())) == 2
+
+
+RESULT = {"request": "gpu", "driver": GPU, "pool": "n1", "device": "gpu-0"}
+
+
+@pytest.mark.parametrize(
+    ("allocation", "left"),
+    [
+        (
+            {
+                "nodeSelector": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "Gt", "values": ["a"]}]}]
+                }
+            },
+            [],
+        ),
+        ({"devices": {"results": [{**RESULT, "consumedCapacity": {"memory": "a"}}]}}, []),
+        ({"devices": {"results": [{**RESULT, "device": "gpu-7"}, "?"]}}, ["n1/gpu-0"]),
+    ],
+)
+def test_devices_of_a_claim_that_cannot_be_read_are_taken(allocation: Object, left: list[str]) -> None:
+    """The API server takes what another allocator writes there without looking closely."""
+    foreign = claim("foreign", namespace="exempt")
+    foreign["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    foreign["status"] = {"allocation": {"devices": {"results": [RESULT]}, **allocation}}
+    stage = Stage(node("n1"), gpus("n1", 1), device_class())
+    stage.engines[0].observe("ResourceClaim", "ADDED", foreign, stage.world.now)
+    stage.apply(claim("ours"))
+    stage.run(10)
+    assert stage.devices("ours") == left

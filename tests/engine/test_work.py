@@ -10,7 +10,7 @@ import pytest
 from dra_operator.engine import placing
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.queueing import Queue
-from dra_operator.engine.reporting import Reporter
+from dra_operator.engine.reportcontent import Content
 from dra_operator.queue.policies import PolicyBook
 from tests.engine.stage import claim, device_class, gpus, node, policy
 
@@ -123,7 +123,7 @@ def test_units_that_nothing_has_changed_for_are_not_solved_again(monkeypatch: py
 def test_reports_beyond_a_burst_are_not_worked_out_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     long = Long()
     long.now += 5.0  # by now a person wants to know of all that wait
-    worked_out = counting(monkeypatch, Reporter, "_status")
+    worked_out = counting(monkeypatch, Content, "status")
     long.passes(1)
     first = worked_out.calls
     long.passes(3)

@@ -6,6 +6,7 @@ from dra_operator.engine import ties
 from dra_operator.engine.choosing import Choosing
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.preempting import Preempting
+from dra_operator.engine.reportcontent import Content
 from dra_operator.engine.reporting import Reporter
 from dra_operator.preemption import search as searching
 from dra_operator.preemption.budgets import Budgets
@@ -136,7 +137,7 @@ PREEMPTING = (
     ),
     Rule(
         "the reports tell",
-        method(Reporter, "_preemption", lambda self, seen, unit: {}),
+        method(Content, "_preemption", lambda self, seen, unit: {}),
         ("preemption/victims-and-preemptor-are-told", "preemption/reports-name-victims-and-preemptor"),
     ),
     Rule("bare claims preempt too", only_for_pods, ("preemption/a-bare-claim-makes-room-for-itself",)),

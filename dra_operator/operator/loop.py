@@ -31,6 +31,9 @@ log = structlog.get_logger(__name__)
 
 #: Seconds without a crash after which the pauses between crashes start small again.
 CALM = 600.0
+#: Seconds by which the clock may be set back before everything that waits for a time is begun anew. Clocks that are kept right are
+#: slowed down instead.
+SET_BACK = 5.0
 
 
 class Brain(Protocol):
@@ -82,6 +85,7 @@ class Loop:
         self._start_over = start_over
         self._clock = clock
         self._steady = steady
+        self._ahead = clock() - steady()
         self._sleep = sleep
         self._writer: Submit | None = None
         self._inbox: deque[News | Written] = deque()
@@ -185,6 +189,7 @@ class Loop:
     def turn(self) -> None:
         """Take in what has come, then decide if that is called for. Never raises, never awaits."""
         self.last_turn = began = self._steady()
+        self._mind_the_clock()
         self._take_in()
         if self._spoilt and not self._inbox and (self._recovery is None or self._recovery.done()):
             self._crash(self._spoilt)
@@ -193,6 +198,15 @@ class Loop:
         if self._wanted():
             self._decide()
             self._rest(began)
+
+    def _mind_the_clock(self) -> None:
+        """With a clock that was set back by an hour the engine would wait that much longer for everything it waits for: a fresh one
+        knows the time from the objects."""
+        before, self._ahead = self._ahead, self._clock() - self._steady()
+        back = before - self._ahead
+        if back > SET_BACK and self._engine is not None:
+            log.warning("the clock was set back; a fresh engine starts from a new list", seconds=round(back, 1))
+            self._replace_engine(0.0, "ClockSetBack")
 
     def _take_in(self) -> None:
         until = self._steady() + self._settings.turn

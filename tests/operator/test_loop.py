@@ -26,13 +26,15 @@ class Rig:
     def __init__(self, **changes: Any) -> None:
         self.engines: list[FakeEngine] = []
         self.clock = Clock()
+        #: By how much what the clock shows differs from the steady one.
+        self.shift = 0.0
         self.writes = Writes()
         self.metrics = Metrics()
         self.started_over = 0
         self.prepare: Any = lambda engine: None
         self.loop = Loop(
             self._engine, LoopSettings(**changes), self.metrics,
-            start_over=self._start_over, clock=self.clock, steady=self.clock, sleep=self.clock.sleep,
+            start_over=self._start_over, clock=lambda: self.clock.now + self.shift, steady=self.clock, sleep=self.clock.sleep,
         )  # fmt: skip
         self.loop.write_through(self.writes)
 
@@ -333,3 +335,17 @@ async def test_the_heartbeat_turns_an_idle_loop() -> None:
     assert rig.loop.last_turn > before
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("shift", "fresh"), [(-3600.0, True), (-2.0, False), (3600.0, False)])
+async def test_a_clock_that_is_set_back_begins_anew(rig: Rig, shift: float, fresh: bool) -> None:
+    rig.loop.lead()
+    rig.engine.wake = rig.clock.now + 10
+    rig.loop.turn()
+    rig.shift = shift
+    for _ in range(3):
+        rig.loop.turn()
+        await turn()
+    assert rig.started_over == fresh
+    if fresh:
+        assert rig.engine.decided_at == [rig.clock.now + shift]

@@ -12,6 +12,7 @@ The criteria, first to last:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from math import fsum
 from typing import NamedTuple
 
@@ -119,22 +120,51 @@ def _up_to(top: int, holders: Iterable[Holder], pods: int, freed: int) -> tuple[
     return top, -fsum((*runs[:pods], *idle[:freed]))
 
 
-def bound_of_equals(need: int, holders: Sequence[Holder], node: str, *, at_least: int = 0) -> Bound | None:
-    """As `bound`, where each holder is one pod with one device, by rank."""
-    pods = max(need, at_least)
-    if len(holders) < pods:
-        return None
-    top = holders[pods - 1].priority
-    if len(holders) > pods and holders[pods].priority == top:
-        runs = sorted([holder.since for holder in holders if holder.priority <= top])[-pods:]
+def bound_of_singles(
+    need: int, holders: Sequence[Holder], amounts: Sequence[int], node: str, *, at_least: int = 0
+) -> Bound | None:
+    """As `bound`, where each holder is one pod, and they stand by rank: lowest priority first."""
+    if min(amounts) == max(amounts) > 0:
+        pods = max(-(-need // amounts[0]), at_least)
+        last = pods - 1
     else:
-        runs = [holder.since for holder in holders[:pods]]
-    return pods, 0, top, -fsum(runs), need, node
+        pods = max(_fewest_of(need, amounts), at_least)
+        last = _enough(need, amounts, pods)
+    if last >= len(holders):
+        return None
+    top, end = holders[last].priority, last + 1
+    while end < len(holders) and holders[end].priority == top:
+        end += 1
+    runs = sorted([holder.since for holder in holders[:end]])
+    return pods, 0, top, -fsum(runs[-pods:]), need, node
 
 
-def equals(holders: Sequence[Holder], amounts: Sequence[int]) -> bool:
-    """Is each of these, which stand by rank, one pod with one device?"""
-    return len(holders[0].pods) == 1 == len(holders[-1].pods) and min(amounts) == 1 == max(amounts)
+def _fewest_of(need: int, amounts: Sequence[int]) -> int:
+    """So many of the amounts add up to `need`; more than there are if all do not."""
+    for number, amount in enumerate(sorted(amounts, reverse=True)):
+        if need <= 0:
+            return number
+        need -= amount
+    return len(amounts) + (need > 0)
+
+
+def _enough(need: int, amounts: Sequence[int], count: int) -> int:
+    """The index up to which `count` amounts add up to `need`; that of none if they never do."""
+    largest: list[int] = []
+    total = 0
+    for index, amount in enumerate(amounts):
+        total += amount
+        heappush(largest, amount)
+        if len(largest) > count:
+            total -= heappop(largest)
+        if total >= need and len(largest) == count:
+            return index
+    return len(amounts)
+
+
+def singles(holders: Sequence[Holder]) -> bool:
+    """Is each of these, which stand by rank, one pod?"""
+    return len(holders[0].pods) == 1 == len(holders[-1].pods)
 
 
 def _fewest(need: int, holders: Sequence[Holder], amounts: Sequence[int], at_least: int) -> tuple[int, int] | None:

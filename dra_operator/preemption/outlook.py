@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dra_operator.allocator import Trial
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.views import State, View
-from dra_operator.preemption.criteria import Bound, bound, bound_of_equals, equals
+from dra_operator.preemption.criteria import Bound, bound, bound_of_singles, singles
 from dra_operator.preemption.floor import Held, floor
 from dra_operator.preemption.ground import Ground, ground_of
 from dra_operator.preemption.holders import Holder, Holders
@@ -156,8 +156,8 @@ def _bound(need: int, near: list[Holder], far: list[Holder], name: str) -> Bound
     """A bound from the holders alone (by rank): as if all their devices were here and of use."""
     holders = [*near, *([_paragon(far)] * need if len(far) > FAR else far)] if far else near
     amounts = [holder.devices for holder in holders]
-    if not far and equals(near, amounts):
-        return bound_of_equals(need, near, name)
+    if not far and singles(near):
+        return bound_of_singles(need, near, amounts, name)
     return bound(need, holders, amounts, name)
 
 

@@ -15,7 +15,7 @@ from dra_operator.api.meta import Key
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.usage import Usage, Use
 from dra_operator.inventory.views import NodeRecord
-from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_equals, equals, raised
+from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_singles, raised, singles
 from dra_operator.preemption.floor import Floor, Held, make_floor
 from dra_operator.preemption.ground import Ground
 from dra_operator.preemption.holders import Holder, Spare
@@ -67,9 +67,8 @@ class Site:
         amounts = [item.amount for item in self.candidates]
         if self.floor is not None:
             at_least = max(at_least, self.floor.pods)
-        if equals(holders, amounts):
-            return bound_of_equals(self.need, holders, self.record.name, at_least=at_least)
-        return bound(self.need, holders, amounts, self.record.name, at_least=at_least)
+        make = bound_of_singles if singles(holders) else bound
+        return make(self.need, holders, amounts, self.record.name, at_least=at_least)
 
     def sharpened(self, low: Bound) -> Bound:
         """The bound, with the priority up to which holders must go by shares and counters."""

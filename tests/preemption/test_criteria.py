@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dra_operator.preemption.criteria import bound, bound_of_equals, cost, cover
+from dra_operator.preemption.criteria import bound, bound_of_singles, cost, cover
 from dra_operator.preemption.holders import Holder, HolderIndex, PodRef
 
 
@@ -60,16 +60,21 @@ def test_no_set_costs_less_than_its_bound() -> None:
         assert low is not None or not reachable
 
 
-def test_equals_have_the_same_bound() -> None:
+def test_single_pods_have_the_same_bound() -> None:
     random = Random(8)
-    for _ in range(200):
+    found = 0
+    for _ in range(400):
         holders = [
             holder(f"h{number}", random.randrange(4), float(random.randrange(9)))
             for number in range(random.randint(1, 8))
         ]
         holders.sort(key=lambda item: item.rank)
-        need = random.randint(1, 8)
-        assert bound_of_equals(need, holders, "n") == bound(need, holders, [1] * len(holders), "n")
+        amounts = [random.choice((0, 1, 1, 2, 4)) for _ in holders]
+        need, at_least = random.randint(1, 8), random.choice((0, 0, 2, 5))
+        expected = bound(need, holders, amounts, "n", at_least=at_least)
+        assert bound_of_singles(need, holders, amounts, "n", at_least=at_least) == expected
+        found += expected is not None
+    assert 100 < found < 400
 
 
 def test_holders_by_node() -> None:

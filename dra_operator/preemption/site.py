@@ -36,13 +36,15 @@ class TooMany(Exception):
 
 @dataclass(slots=True)
 class Candidate:
-    """A holder on a site. `amount`: usable devices it would give back here. `held`: what it has there, where that is looked at."""
+    """A holder on a site. `amount`: usable devices it would give back here. `held`: what it has there, where that is looked at, without
+    the claims `counted_elsewhere`."""
 
     holder: Holder
     charges: Charges
     amount: int = 0
     relevant: bool = False
     held: Held | None = None
+    counted_elsewhere: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -117,9 +119,9 @@ def make_site(
     counted = ground.table.multi == 0 and ground.need > 0
     floored = not ground.table.plain and not ground.hidden
     positions = {offer.id: position for position, offer in enumerate(record.offers)}
+    if floored:
+        _prepare(candidates)
     for item in candidates:
-        if floored:
-            item.held = Held(len(item.holder.pods))
         _look_at(item, record, ground, positions, usable, trial.homeless, inventory.usage)
         # Where the pod has no room, whoever frees some counts, whatever devices it has.
         item.relevant = item.relevant or (not roomy and bool(item.holder.pods))
@@ -135,11 +137,25 @@ def make_site(
             item.amount = 1
     site = Site(record, ground, candidates, roomy, need)
     if floored:
-        held = [(item.holder.priority, item.held) for item in candidates if item.held and not item.holder.repeats]
+        held = [(item.holder.priority, item.held) for item in candidates if item.held is not None]
         site.floor = make_floor(trial.plan, ground.table, trial.start(record), held)
         if site.floor is None:
             return None
     return site
+
+
+def _prepare(candidates: Sequence[Candidate]) -> None:
+    """Each counts with all that it has; of a gang whose members can go one by one, what no single one has."""
+    for item in candidates:
+        item.held = Held(len(item.holder.pods))
+    gangs = [item for item in candidates if item.holder.repeats]
+    if gangs:
+        alone = [item.holder for item in candidates if not item.holder.repeats]
+        claims = frozenset(claim for holder in alone for claim in holder.claims)
+        pods = frozenset(pod.uid for holder in alone for pod in holder.pods)
+        for item in gangs:
+            item.held = Held(sum(pod.uid not in pods for pod in item.holder.pods))
+            item.counted_elsewhere = claims
 
 
 def _look_at(
@@ -167,7 +183,7 @@ def _look_at(
             else:
                 continue
             item.relevant = True
-            if held is not None:
+            if held is not None and claim not in item.counted_elsewhere:
                 held.takes.setdefault(position, []).append(_take(use, record, position))
     item.amount = (mine & usable).bit_count() + len(elsewhere)
 

@@ -311,6 +311,17 @@ def test_what_is_leaving_does_not_become_a_victim() -> None:
     assert [holder.uid for holder in chosen.holders] == ["a"]
 
 
+def test_what_only_the_whole_gang_can_give_is_counted() -> None:
+    """Two members share a claim, and the gang can spare one pod: their share is to be had with all the others alone."""
+    world = World().node("n1", [share("8"), share("4")])
+    world.hold("pair", "n1/d0", pods=2, share={"memory": "8"}).hold("one", "n1/d1", share={"memory": "4"})
+    world.gang("gang", "pair", "one", spare=1)
+    world.index.drop("pair")
+    chosen = world.choose(ask(memory("8")))
+    assert isinstance(chosen, Victims)
+    assert [holder.uid for holder in chosen.holders] == ["gang"]
+
+
 def test_the_same_answer_whatever_the_order() -> None:
     answers = set()
     for seed in range(20):

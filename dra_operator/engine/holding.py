@@ -13,7 +13,7 @@ from dra_operator.api.meta import Key
 from dra_operator.engine.decisions import EvictPod, WriteClaimStatus
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
 from dra_operator.engine.state import State
-from dra_operator.engine.ties import Tied, busy, groups_of, make_holder, tie
+from dra_operator.engine.ties import Tied, being_written, groups_of, make_holder, tie
 from dra_operator.engine.view import SeenClaim
 from dra_operator.preemption.holders import Holder, HolderIndex, Holders, Spare
 
@@ -30,7 +30,8 @@ class Holding:
         self._holder_of: dict[str, str] = {}
         self._orphans: dict[str, None] = {}
         self._members: dict[str, tuple[str, ...]] = {}
-        self._unsettled: dict[str, None] = {}
+        #: Claims that are out of it for a write, with the object (UID) that is written.
+        self._unsettled: dict[str, str] = {}
         #: By claim (UID) the gangs it goes with; gangs whose holders are not up to date, and these holders.
         self._gangs_of: dict[str, tuple[Key, ...]] = {}
         self._changed: dict[Key, None] = {}
@@ -43,13 +44,15 @@ class Holding:
         return bool(self._unsettled)
 
     def settle(self, now: float) -> None:
-        """To be called before `index` is read: looks again at those that were out of it for a write, which may be over by now; at all
-        of them when policies or priorities changed; and at gangs of which a member changed."""
+        """To be called before `index` is read: looks again at those that were out of it for a write that is over by now; at all of
+        them when policies or priorities changed; and at gangs of which a member changed."""
         if self._terms != self._state.term_changes:
             self._terms = self._state.term_changes
             self.refresh([key for key, seen in self._state.view.claims.items() if seen.allocated])
         elif self._unsettled:
-            known = (self._state.view.claim_by_uid(uid) for uid in tuple(self._unsettled))
+            written = self._state.writes.get
+            over = [uid for uid, waited_for in self._unsettled.items() if written(waited_for) is None]
+            known = map(self._state.view.claim_by_uid, over)
             self.refresh([seen.key for seen in known if seen is not None])
         while self._changed:
             self._settle_gang(next(iter(self._changed)), now)
@@ -120,8 +123,9 @@ class Holding:
         members = tuple(tied.claims)
         for uid in members:
             self._drop(uid)
-        if busy(self._state, tied):
-            self._unsettled.update(dict.fromkeys(members))
+        written = being_written(self._state, tied)
+        if written is not None:
+            self._unsettled.update(dict.fromkeys(members, written))
         gangs = groups_of(self._state, tied)
         if gangs:
             self._gangs_of.update(dict.fromkeys(members, gangs))

@@ -56,9 +56,9 @@ def groups_of(state: State, tied: Tied) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(key for key in named if key is not None and state.groups.get(key) is not None))
 
 
-def busy(state: State, tied: Tied) -> bool:
-    """Is a write on any of them under way?"""
-    return any(state.writes.get(uid) is not None for uid in (*tied.claims, *tied.pods))
+def being_written(state: State, tied: Tied) -> str | None:
+    """The first of them (UID) on which a write is under way."""
+    return next((uid for uid in (*tied.claims, *tied.pods) if state.writes.get(uid) is not None), None)
 
 
 def make_holder(

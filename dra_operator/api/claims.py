@@ -17,7 +17,7 @@ from dra_operator.api.errors import InvalidField, each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
-from dra_operator.api.sharing import Sharing, shared_text
+from dra_operator.api.sharing import Sharing, required_text, shared_text
 from dra_operator.api.taints import Toleration
 
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
@@ -226,9 +226,9 @@ class DeviceResult:
     def from_dict(cls, data: dict[str, Any]) -> DeviceResult:
         return cls(
             request=shared_text(data.get("request") or ""),
-            driver=shared_text(data["driver"]),
-            pool=shared_text(data["pool"]),
-            device=shared_text(data["device"]),
+            driver=required_text(data, "driver"),
+            pool=required_text(data, "pool"),
+            device=required_text(data, "device"),
             admin_access=bool(data.get("adminAccess")),
             tolerations=each("tolerations", data.get("tolerations"), Toleration.from_dict),
             binding_conditions=tuple(data.get("bindingConditions") or ()),

@@ -27,6 +27,14 @@ def shared_text(value: Any) -> Any:
     return sys.intern(value) if value.__class__ is str else value
 
 
+def required_text(data: Mapping[str, Any], name: str) -> Any:
+    """The shared text of a field that must be there. Raises KeyError; null is nothing there."""
+    value = data[name]
+    if value is None:
+        raise KeyError(name)
+    return shared_text(value)
+
+
 class Sharing:
     """Values by something hashable that they are made of."""
 

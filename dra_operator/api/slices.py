@@ -19,7 +19,7 @@ from dra_operator.api.meta import ObjectMeta, read_object
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.api.semver import Semver
-from dra_operator.api.sharing import shared, shared_text
+from dra_operator.api.sharing import required_text, shared, shared_text
 from dra_operator.api.taints import Taint
 
 Scalar = bool | int | str | Semver
@@ -102,7 +102,7 @@ class CounterConsumption:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CounterConsumption:
         return cls(
-            data["counterSet"],
+            required_text(data, "counterSet"),
             inside("counters", _values(data.get("counters")), quantities),
             tuple(data.get("compatibilityGroups") or ()),
         )
@@ -139,7 +139,7 @@ class Device:
         capacity = data.get("capacity")
         selector = data.get("nodeSelector")
         return cls(
-            name=shared_text(data["name"]),
+            name=required_text(data, "name"),
             attributes=(
                 {name: inside(f"attributes[{name}]", item, attribute_value) for name, item in attributes.items()}
                 if attributes
@@ -171,7 +171,7 @@ class CounterSet:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CounterSet:
-        return cls(data["name"], inside("counters", _values(data.get("counters")), quantities))
+        return cls(required_text(data, "name"), inside("counters", _values(data.get("counters")), quantities))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class ResourceSlice:
         selector = spec.get("nodeSelector")
         return cls(
             meta=meta,
-            driver=shared_text(spec["driver"]),
+            driver=required_text(spec, "driver"),
             pool=shared_text(pool.get("name") or ""),
             generation=pool.get("generation") or 0,
             slice_count=pool.get("resourceSliceCount") or 0,

@@ -321,6 +321,23 @@ def test_a_leaf_replaced_anywhere(seed: bytes, at: int, by: int, same_type: bool
         check(document, result)
 
 
+@pytest.mark.parametrize("holder", ["spec", "device", "counter set", "consumption"])
+def test_a_null_where_a_name_must_be_is_nothing_there(holder: str) -> None:
+    consumes = [{"counterSet": "set", "counters": {"c": {"value": "1"}}}]
+    counters = [{"name": "set", "counters": {"c": {"value": "1"}}}]
+    data = problem([device("d", consumesCounters=consumes)], [{"name": "r"}], counters=counters)
+    first, second = (item["spec"] for item in data["slices"])
+    where, field = {
+        "spec": (first, "driver"),
+        "device": (first["devices"][0], "name"),
+        "counter set": (second["sharedCounters"][0], "name"),
+        "consumption": (first["devices"][0]["consumesCounters"][0], "counterSet"),
+    }[holder]
+    where[field] = None
+    with pytest.raises(ValueError, match=field):
+        read_document(data)
+
+
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Every value within, as what holds it and under which key."""
     items = (

@@ -20,10 +20,10 @@ from dra_operator.api.meta import Key
 from dra_operator.engine.constraining import InvalidConstraints
 from dra_operator.engine.gangproblems import GangProblems, Party, Terms
 from dra_operator.engine.gangtrial import GangTrial
-from dra_operator.engine.placements import Blocked, MemberPlace, Placed
+from dra_operator.engine.placements import CLASS_PENDING, Blocked, MemberPlace, Placed, failure
 from dra_operator.engine.problems import Problems
 from dra_operator.engine.state import State
-from dra_operator.explain.summary import Blocker, blocker_of_failure, blocker_of_search
+from dra_operator.explain.summary import Blocker, blocker_of_search
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import NOTHING
 from dra_operator.queue.units import Unit, UnitKey
@@ -159,7 +159,7 @@ class GangPlacer:
             for revert in reversed(reverts):
                 revert()
         if isinstance(answer, Failed):
-            return blocker_of_failure(answer)
+            return failure(answer, self._state)
         if isinstance(answer, JointUnsolved):
             return self._blocker(problem, parties, answer)
         places = tuple(
@@ -215,7 +215,7 @@ class GangPlacer:
         if blocker.final:
             return True
         settled = (terms.roll is not None and terms.roll.placed) or any(party.fixed for party in parties)
-        if settled or blocker.reason == "SearchBudgetExceeded" or self._state.republishing.under_way:
+        if settled or blocker.reason in ("SearchBudgetExceeded", CLASS_PENDING) or self._state.republishing.under_way:
             return False
         key = (
             self._state.layout,

@@ -92,10 +92,16 @@ class NetworkClasses:
         self._expect(key.name)
 
     def _expect(self, name: str) -> None:
-        """Will there be a DeviceClass of the name? Claims for it then wait and are not impossible."""
-        network, coming = self._networks.get(name), self.state.coming_classes
-        ready = network is not None and name not in self._classes and self._judge(name, network)[0].reason == "Pending"
-        (coming.add if ready else coming.discard)(name)
+        """Will there be a DeviceClass of the name? Claims for it then wait and are not impossible. If not, they are told why."""
+        network, coming, unmade = self._networks.get(name), self.state.coming_classes, self.state.unmade_classes
+        verdict = None if network is None or name in self._classes else self._judge(name, network)[0]
+        pending = verdict is not None and verdict.reason == "Pending"
+        (coming.add if pending else coming.discard)(name)
+        before = unmade.pop(name, "")
+        if verdict is not None and not pending:
+            unmade[name] = f"{verdict.phase} ({verdict.reason}): {verdict.message[:_LONGEST]}"
+        if unmade.get(name, "") != before:
+            self.state.relaid()
 
     def apply_class(self, raw: dict[str, Any]) -> None:
         """A DeviceClass, whoever made it."""

@@ -1,13 +1,18 @@
-"""What came of trying to place a unit: values."""
+"""What came of trying to place a unit: values, and what the unit is told where it cannot be placed as it is written."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dra_operator.allocator import Failed
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
+from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
-from dra_operator.explain.summary import Blocker
+from dra_operator.explain.summary import Blocker, blocker_of_failure
+
+#: The reason of who waits for a class that is about to be made.
+CLASS_PENDING = "ClassPending"
 
 Pairs = tuple[tuple[SeenClaim, Allocation], ...]
 
@@ -43,3 +48,11 @@ class Blocked:
     blocker: Blocker
     impossible: bool = False
     avoiding: tuple[str, ...] = ()
+
+
+def failure(failed: Failed, state: State) -> Blocker:
+    """Why claims cannot be placed as they are written; those of a class that is being made only have to wait."""
+    name = failed.device_class
+    if failed.kind == "class" and name in state.coming_classes:
+        return Blocker(CLASS_PENDING, f"DeviceClass {name} is being made for its NetworkDeviceClass")
+    return blocker_of_failure(failed, state.unmade_classes)

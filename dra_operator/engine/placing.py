@@ -22,11 +22,11 @@ from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
 from dra_operator.engine.gangplacing import GangPlacer
-from dra_operator.engine.placements import Blocked, Placed
+from dra_operator.engine.placements import CLASS_PENDING, Blocked, Placed, failure
 from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
-from dra_operator.explain.summary import Blocker, blocker_of_failure, blocker_of_search
+from dra_operator.explain.summary import Blocker, blocker_of_search
 from dra_operator.inventory import DeviceId
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit
@@ -187,12 +187,8 @@ class Placer:
         if isinstance(answer, Solved):
             warnings = tuple(map(str, answer.warnings))
             return Placed(answer.node, tuple(zip(todo, answer.allocations, strict=True)), warnings)
-        if isinstance(answer, Failed) and answer.device_class in state.coming_classes and answer.kind == "class":
-            return Blocker(
-                _CLASS_PENDING, f"DeviceClass {answer.device_class} is being made for its NetworkDeviceClass"
-            )
         if isinstance(answer, Failed):
-            return blocker_of_failure(answer)
+            return failure(answer, state)
         blocker = blocker_of_search(answer, problem.claims, [found for found in misfits.values() if found is not None])
         if not apart:
             return blocker
@@ -213,7 +209,7 @@ class Placer:
         avoiding = tuple(sorted(avoided))
         if blocker.final:
             return Blocked(blocker, impossible=True, avoiding=avoiding)
-        if fixed or blocker.reason in ("SearchBudgetExceeded", _CLASS_PENDING) or self._state.republishing.under_way:
+        if fixed or blocker.reason in ("SearchBudgetExceeded", CLASS_PENDING) or self._state.republishing.under_way:
             return Blocked(blocker, avoiding=avoiding)
         # Neither usage nor avoided nodes matter to that question, so their comings and goings do not ask it anew.
         known = self._impossible.get(signature) if signature is not None else None
@@ -233,9 +229,6 @@ class Placer:
     ) -> Hashable:
         policy, _ = self._state.terms(unit)
         return self.problems.signature(policy, pod, todo, fixed, avoided)
-
-
-_CLASS_PENDING = "ClassPending"
 
 
 def _not_together(constraints: tuple[UnitConstraint, ...]) -> str:

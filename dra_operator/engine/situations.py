@@ -118,6 +118,7 @@ class Situations:
             holding=self._holders.of,
             kept=forbidden.kept,
             waivers=tuple(waiver for _, waiver in constraints),
+            unmade=state.unmade_classes,
         )
 
     # -- constraints across claims

@@ -56,7 +56,8 @@ class HeldBefore:
 class State:
     """`waited_before` and `held_before`: since when claims waited, and on which node theirs were held since when, according to
     reports from before a restart. `preempted`: by UID, claims whose devices were taken for the unit named.
-    `timed_out`: when a ClaimGroup last gave up. `coming_classes`: names of DeviceClasses that are about to be made.
+    `timed_out`: when a ClaimGroup last gave up. `coming_classes`: names of DeviceClasses that are about to be made;
+    `unmade_classes`: those that a NetworkDeviceClass of the name should have made, and what its condition says instead.
     By UID of allocated claims: `class_marks` are their classes as they were at the allocation, `drifts` what is wrong with it, as last
     `drifts_told` in an Event, and `drift_notes` why the claim stays where it is all the same.
 
@@ -96,6 +97,7 @@ class State:
     preempted: dict[str, str] = field(default_factory=dict)
     class_totals: dict[str, int] = field(default_factory=dict)
     coming_classes: set[str] = field(default_factory=set)
+    unmade_classes: dict[str, str] = field(default_factory=dict)
     class_marks: dict[str, dict[str, ClassMark]] = field(default_factory=dict)
     drifts: dict[str, Finding] = field(default_factory=dict)
     drift_version: int = 0

@@ -137,7 +137,7 @@ def _of_gang(situation: Situation, effort: Effort | None) -> tuple[Explanation, 
 
 def _unplanned(situation: Situation, failed: Failed, effort: Effort | None) -> tuple[Explanation, tuple[Proof, ...]]:
     """The claim or its class is wrong: nothing can be counted, but a class of a similar name may be meant."""
-    blocker = blocker_of_failure(failed)
+    blocker = blocker_of_failure(failed, situation.unmade)
     causes = (Cause("error", blocker.message),)
     if effort is None or failed.kind != "class":
         return Explanation(blocker.message, causes=causes), ()

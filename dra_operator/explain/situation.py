@@ -5,8 +5,8 @@ Values and callbacks that the engine fills in; nothing here knows the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dra_operator.allocator import Problem
 from dra_operator.allocator.joint import JointProblem
@@ -132,7 +132,8 @@ class Situation:
     budget that forbids these allocations. `behind_for_quota`: others before it wait for the quota that it waits for. `waivers`: by
     constraint across the claims (the first of `problem.constraints`; what the policy prefers comes after them). `wrong`: the pod's
     annotation about constraints cannot be followed; what takes it away. `gang`: where there are members to be placed together;
-    `problem` has the claims of all of them then, one member after the other, and no pod.
+    `problem` has the claims of all of them then, one member after the other, and no pod. `unmade`: by name of a DeviceClass that a
+    NetworkDeviceClass should have made, what that says instead.
     """
 
     problem: Problem
@@ -153,6 +154,7 @@ class Situation:
     relaxed: Callable[[Sequence[ResourceClaim], Sequence[Allocation]], Waiver | None] = nothing_relaxed
     behind_for_quota: bool = False
     waivers: tuple[Waiver | None, ...] = ()
+    unmade: Mapping[str, str] = field(default_factory=dict)
     wrong: Waiver | None = None
     gang: Gang | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_operator.allocator import Failed, RequestStats, Unsolved
@@ -26,10 +26,16 @@ class Blocker:
     held: bool = False
 
 
-def blocker_of_failure(failed: Failed) -> Blocker:
-    """The problem cannot be solved as it stands, or not within the work budget."""
-    reason = failed.reason or _REASONS.get(failed.kind, "Invalid")
-    return Blocker(reason, failed.message, final=failed.kind in _FINAL)
+def blocker_of_failure(failed: Failed, unmade: Mapping[str, str] | None = None) -> Blocker:
+    """The problem cannot be solved as it stands, or not within the work budget. `unmade`: as in `Situation`."""
+    reason, message = failed.reason or _REASONS.get(failed.kind, "Invalid"), failed.message
+    name = failed.device_class or ""
+    if unmade and failed.kind == "class" and name in unmade:
+        message = (
+            f"claim {failed.claim}, request {failed.request}: device class {name} not found; NetworkDeviceClass {name} "
+            f"should make it and is {unmade[name]}"
+        )
+    return Blocker(reason, message, final=failed.kind in _FINAL)
 
 
 _REASONS = {

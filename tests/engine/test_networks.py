@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dra_operator.api.meta import Key
 from dra_operator.api.networkclass import NetworkDeviceClassSpec
 from dra_operator.api.slices import Device
 from dra_operator.cel import bind_device, cached_selector
@@ -14,6 +15,7 @@ from dra_operator.cluster.memory.refusals import Refused
 from dra_operator.cluster.rest import BY_KIND, Request, Response
 from dra_operator.engine.decisions import WriteNetworkStatus
 from dra_operator.engine.networkdrivers import InvalidNetworkClass, class_spec, terms_of
+from tests.engine.gangs import group
 from tests.engine.stage import Object, Stage, claim, device_class, node, pod
 
 SRIOV = "sriovnetwork.k8snetworkplumbingwg.io"
@@ -237,6 +239,35 @@ def test_what_the_api_server_refuses_is_told_and_tried_again(monkeypatch: pytest
     stage.run(600)
     assert (status(stage)["phase"], status(stage, "good")["phase"]) == ("Ready", "Ready")
     assert stage.bound() == {"p": "n1"}
+
+
+def test_claims_of_a_class_that_is_not_made_are_told_why() -> None:
+    """Alone and in a group, whichever came first; and served once it is mended."""
+    together = {"dra-operator.dev/claim-group": "g"}
+    stage = Stage(node("n1"), RDMA, claim("early", of="broken"), pod("early", "early")).run(20)
+    assert "create it or name another one" in summary(stage, "early")
+
+    stage.apply(network("broken", driver="X"), group("g", 1))
+    stage.apply(claim("late", of="broken"), pod("late", "late"))
+    stage.apply(claim("member", of="broken"), pod("member", "member", labels=together))
+    stage.run(20)
+    for name in ("early", "late", "member"):
+        assert summary(stage, name) == (
+            f"claim default/{name}, request gpu: device class broken not found; NetworkDeviceClass broken should make it "
+            "and is Invalid (DoesNotCompile): driver: 'X' is not a DNS name such as dra.net"
+        ), name
+        account = stage.engines[-1].explain("claim", Key("default", name), stage.world.now)
+        assert account is not None
+        assert account.explanation is not None
+        assert [cause.text for cause in account.explanation.causes] == [summary(stage, name)]
+
+    stage.apply(network("broken", selectors=[{"cel": {"expression": "true"}}]))
+    stage.run(20)
+    assert set(stage.bound()) == {"early", "late", "member"}
+
+
+def summary(stage: Stage, name: str) -> Any:
+    return stage.report(name)["explanation"]["summary"]
 
 
 @pytest.mark.parametrize(

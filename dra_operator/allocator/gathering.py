@@ -161,6 +161,18 @@ class Gathering:
         known_answer = self._found[key]
         return None if known_answer is None else Spot(record, group, known, *known_answer)
 
+    def open_to(self, sort: Sort, limits: Limits) -> list[str]:
+        """The nodes that may have the devices for one member, by name: without those in states that have not, each asked once."""
+        if limits.devices or any(limits.barred) or any(value is not None for value in limits.values):
+            return self.inventory.node_names  # nodes in one state differ in these
+        found: list[str] = []
+        for state in self.inventory.states.populated():
+            # Where devices are held for others as well, there is no more than on those where none are.
+            plain = next((name for name in state.nodes if name not in self.held), None)
+            if plain is None or self.on(plain, (sort.index,), limits) is not None:
+                found += state.nodes
+        return sorted(found)
+
     def slots(self, name: str, sort: Sort) -> int:
         """At most so many members of one sort have devices on a node: a quick upper bound."""
         record = self.inventory.nodes[name]

@@ -103,9 +103,8 @@ class JointSearch:
         """Nodes that have the devices for one member, best first. Whether it fits otherwise is asked when it matters."""
         problem, gathering = sort.problem, self.gathering
         first_fit = problem.strategy is Strategy.FirstFit
-        names = self._names(sort, limits)
         found: list[tuple[tuple[object, ...], str]] = []
-        for position, name in enumerate(names):
+        for position, name in enumerate(self._names(sort, limits)):
             spot = gathering.on(name, (sort.index,), limits)
             if spot is None:
                 continue
@@ -118,7 +117,7 @@ class JointSearch:
         return [name for _, name in found]
 
     def _names(self, sort: Sort, limits: Limits) -> Sequence[str]:
-        """The nodes worth a look, in the order given."""
+        """The nodes worth a look, in the order given; that of their names, where none is."""
         nodes = sort.problem.nodes
         narrowed = [
             self._offered[link].get(value, frozenset())
@@ -126,7 +125,7 @@ class JointSearch:
             if value is not None and self.gathering.least(sort, link)
         ]
         if not narrowed:
-            return self.gathering.inventory.node_names if nodes is None else nodes
+            return self.gathering.open_to(sort, limits) if nodes is None else nodes
         found = frozenset.intersection(*narrowed)
         return sorted(found) if nodes is None else [name for name in nodes if name in found]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dra_operator.allocator import Failed, Solved, validate
+from dra_operator.allocator.gathering import Gathering, Group, Limits, Spot
 from dra_operator.allocator.joint import (
     GangConstraint,
     JointProblem,
@@ -100,6 +101,32 @@ def test_cpu_must_suffice_for_all_on_a_node(cpu: int, nodes: list[str]) -> None:
     gang = Gang(racks, [*local("n0", 4), *local("n1", 2)], [Ask(2, cpu=2)] * 2, cpu={"n0": cpu, "n1": cpu})
     gang.strategy = Strategy.FirstFit
     assert sorted(placed(gang)) == nodes
+
+
+def test_nodes_without_room_are_asked_about_once_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but two nodes have one of two devices taken; on one of these two a device is held for others."""
+    asked: list[str] = []
+    on = Gathering.on
+
+    def counted(self: Gathering, name: str, group: Group, limits: Limits) -> Spot | None:
+        asked.append(name)
+        return on(self, name, group, limits)
+
+    monkeypatch.setattr(Gathering, "on", counted)
+    racks: dict[str, str | None] = {f"n{number:02}": None for number in range(40)}
+    used = frozenset(f"{name}-0" for name in racks if name not in ("n20", "n30"))
+    gang = Gang(racks, cluster(racks, 2), [Ask(2), Ask(2)], used=used)
+    assert placed(gang) == ["n20", "n30"]
+    assert set(asked) <= {"n00", "n20", "n30"}
+    held = frozenset({DeviceId(DRIVER, "n20", "n20-1")})
+    problem = gang.problem()
+    members = tuple(
+        replace(member, problem=replace(member.problem, forbidden=held), sort="alike") for member in problem.members
+    )
+    answer = solve_jointly(replace(problem, members=members), gang.inventory().snapshot())
+    assert isinstance(answer, JointUnsolved)
+    assert answer.most == 1
+    assert len(asked) <= 30
 
 
 def test_an_early_member_makes_way() -> None:

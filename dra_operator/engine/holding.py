@@ -6,14 +6,15 @@ they are is worked out when victims are looked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dra_operator.api.meta import Key
 from dra_operator.engine.decisions import EvictPod, WriteClaimStatus
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
+from dra_operator.engine.names import PRIORITY_CLASS
 from dra_operator.engine.state import State
-from dra_operator.engine.ties import Tied, being_written, groups_of, make_holder, tie
+from dra_operator.engine.ties import Standing, Tied, being_written, groups_of, make_holder, standing_of, tie
 from dra_operator.engine.view import SeenClaim
 from dra_operator.preemption.holders import Holder, HolderIndex, Holders, Spare
 
@@ -36,6 +37,8 @@ class Holding:
         self._gangs_of: dict[str, tuple[Key, ...]] = {}
         self._changed: dict[Key, None] = {}
         self._gang_holders: dict[Key, tuple[str, ...]] = {}
+        #: What policies and priorities said of each claim (UID) when it was looked at.
+        self._standings: dict[str, Standing] = {}
         self._terms = 0
 
     @property
@@ -44,18 +47,36 @@ class Holding:
         return bool(self._unsettled)
 
     def settle(self, now: float) -> None:
-        """To be called before `index` is read: looks again at those that were out of it for a write that is over by now; at all of
-        them when policies or priorities changed; and at gangs of which a member changed."""
+        """To be called before `index` is read: looks again at those of whom policies or priorities say something else; at those that were
+        out of it for a write that is over by now; and at gangs of which a member changed."""
         if self._terms != self._state.term_changes:
             self._terms = self._state.term_changes
-            self.refresh([key for key, seen in self._state.view.claims.items() if seen.allocated])
-        elif self._unsettled:
+            self.refresh(self._judged_anew())
+        if self._unsettled:
             written = self._state.writes.get
             over = [uid for uid, waited_for in self._unsettled.items() if written(waited_for) is None]
             known = map(self._state.view.claim_by_uid, over)
             self.refresh([seen.key for seen in known if seen is not None])
         while self._changed:
             self._settle_gang(next(iter(self._changed)), now)
+
+    def _judged_anew(self) -> list[Key]:
+        """Allocated claims of which policies and priorities say something else than when they were looked at."""
+        state = self._state
+        standings: dict[Hashable, Standing] = {}
+        found = []
+        for key, seen in state.view.claims.items():
+            if not seen.allocated:
+                continue
+            meta = seen.claim.meta
+            # All that a policy goes by; claims made from one template are alike in it.
+            alike = key.namespace, seen.spec_key, meta.annotations.get(PRIORITY_CLASS), frozenset(meta.labels.items())
+            standing = standings.get(alike)
+            if standing is None:
+                standing = standings[alike] = standing_of(state, seen)
+            if self._standings.get(meta.uid) != standing:
+                found.append(key)
+        return found
 
     def refresh_groups(self, groups: Iterable[Key]) -> None:
         """Something about these ClaimGroups changed: what they ask for, or who belongs to them."""
@@ -111,6 +132,7 @@ class Holding:
         return any(key not in self._state.view.claims for key in claims)
 
     def _drop(self, uid: str) -> None:
+        self._standings.pop(uid, None)
         self._changed.update(dict.fromkeys(self._gangs_of.pop(uid, ())))
         holder = self._holder_of.pop(uid, None)
         if holder is not None:
@@ -123,6 +145,7 @@ class Holding:
         members = tuple(tied.claims)
         for uid in members:
             self._drop(uid)
+            self._standings[uid] = standing_of(self._state, tied.claims[uid])
         written = being_written(self._state, tied)
         if written is not None:
             self._unsettled.update(dict.fromkeys(members, written))

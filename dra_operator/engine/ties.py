@@ -14,6 +14,18 @@ from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holders import Holder, PodRef, Spare
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What policies and PriorityClasses say of one claim, as far as its holder shows it."""
+
+    priority: int
+    preemptible: bool
+
+
+def standing_of(state: State, seen: SeenClaim) -> Standing:
+    return Standing(priority_of_claim(seen, state), state.terms_of(seen)[1].preemptible)
+
+
 @dataclass(slots=True)
 class Tied:
     """Allocated claims and the pods that use them, by UID: all of them go, or none."""

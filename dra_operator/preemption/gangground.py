@@ -1,6 +1,6 @@
 """The ground for a gang: the nodes that could take a member, and what they have for it, whoever holds it now.
 
-Nodes in one state have the same, so it is worked out once a state. Who could go, and where, is `gangvictims`.
+Nodes in one state have the same, so it is worked out once a state. Who could go, and where, is `gangsearch`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ class Place:
 
 
 class GangGround:
-    """`places`: the nodes that bear on a gang, by name. `short`: how many devices it is short of at the least, in all (None: counting
-    cannot tell). `counts`: how many members there are of each sort.
+    """`places`: the nodes that bear on a gang, by name. `counts`: how many members there are of each sort.
 
-    The inventory's states must be up to date.
+    Says what was free when it was made; the inventory's states must be up to date then.
     """
 
     def __init__(
@@ -60,16 +59,27 @@ class GangGround:
         for domain in domains:
             names.update(dict.fromkeys(inventory.node_names if domain is None else domain))
         self.places = {name: place for name in names if (place := self._place(name)) is not None}
-        self.short = self._shortage()
+        self._least = self._devices_taken()
 
-    def _shortage(self) -> int | None:
+    @property
+    def short(self) -> int | None:
+        """How many devices it is short of at the least, in all; None: counting cannot tell."""
+        return self.short_of(self.places) if self._least is not None else None
+
+    def short_of(self, names: Iterable[str]) -> int:
+        """How many devices the gang is short of at the least on these nodes; 0 as well where counting cannot tell."""
+        if self._least is None:
+            return 0
+        free = sum([self.places[name].free.bit_count() for name in names])
+        return max(0, self._least - free - sum(self._shared.values()))
+
+    def _devices_taken(self) -> int | None:
+        """The fewest devices that all members take together; None where counting means nothing."""
         needs = [(sort, need) for place in self._alike.values() if place for sort, need, _ in place.needs]
         if not all(need for _, need in needs):
             return None
         least = (min((need for sort, need in needs if sort == index), default=0) for index in range(len(self.counts)))
-        total = sum(need * count for need, count in zip(least, self.counts, strict=True))
-        free = sum(place.free.bit_count() for place in self.places.values() if place.free)
-        return total - free - sum(self._shared.values())
+        return sum(need * count for need, count in zip(least, self.counts, strict=True))
 
     def _place(self, name: str) -> Place | None:
         record = self._inventory.nodes.get(name)

@@ -161,3 +161,35 @@ def test_nothing_better_exists(tens: int) -> None:
     # The comparison is worth something only if there was something to choose.
     assert outcomes["victims"] >= 2, outcomes
     assert outcomes["none"] >= 1, outcomes
+
+
+@pytest.mark.parametrize("spare", [0, 300])
+def test_what_leaves_anyway_counts_as_free(spare: int) -> None:
+    """Of two devices on one node one is coming free, so one victim is enough; also where there are too many nodes to compare sets."""
+    world = World().node("n0", 2)
+    world.hold("leaves", "n0/d0", preemptible=False).hold("stays", "n0/d1")
+    for number in range(spare):
+        world.node(f"other{number}", 1)
+        world.hold(f"other{number}", f"other{number}/d0", priority=PRIORITY)
+    problem = ask(1)
+
+    def fits(gone: Sequence[Holder], nodes: Sequence[str] | None) -> tuple[str, ...] | None:
+        members = tuple(Member(replace(problem, nodes=nodes), "alike") for _ in range(2))
+        snapshot = world.inventory.snapshot()
+        with snapshot:
+            for claim in ("claim-leaves", *(claim for holder in gone for claim in holder.claims)):
+                snapshot.release(claim)
+            found = solve_jointly(JointProblem(members), snapshot)
+        return tuple(str(item.node) for item in found.members) if isinstance(found, JointSolved) else None
+
+    chosen = choose_for_gang(
+        Gang(((problem, 2),), (None,), fits, frozenset({"claim-leaves"})),
+        world.inventory,
+        world.index,
+        priority=PRIORITY,
+        min_delta=1,
+        max_victims=8,
+        budgets=world.budgets,
+    )
+    assert isinstance(chosen, GangVictims), chosen
+    assert [holder.uid for holder in chosen.holders] == ["stays"]

@@ -10,10 +10,11 @@ import pytest
 
 from dra_operator.allocator.joint import JointProblem, JointSolved, Member, NodeTopology, solve_jointly
 from dra_operator.api.meta import Key
-from dra_operator.preemption import gangground
+from dra_operator.preemption import gangground, gangsearch
 from dra_operator.preemption.budgets import Budgets, Refusal
 from dra_operator.preemption.gangvictims import Gang, GangVictims, choose_for_gang
 from dra_operator.preemption.holders import Holder, PodRef
+from dra_operator.preemption.victims import NoVictims
 from tests.preemption.worlds import World, ask
 
 NODES = 320
@@ -52,7 +53,12 @@ class Cluster:
         self.world.budget("guard", 0, {"app": "guarded"})
         self.asked: Counter[tuple[frozenset[str], tuple[str, ...] | None]] = Counter()
 
-    def choose(self, each: int, *, racks: bool = False, max_victims: int = 8) -> tuple[str, ...]:
+    def choose(self, each: int, *, racks: bool = False) -> tuple[str, ...]:
+        found = self.ask(each, racks=racks)
+        assert isinstance(found, GangVictims), found
+        return tuple(sorted(item.uid for item in found.holders))
+
+    def ask(self, each: int, *, racks: bool = False, max_victims: int = 8) -> GangVictims | NoVictims:
         problem = ask(each)
         rack = {name: f"r{number // RACK}" for number, name in enumerate(self.names)}
         topology = NodeTopology("Same", rack.get) if racks else None
@@ -71,7 +77,7 @@ class Cluster:
         domains: dict[str, list[str]] = {}
         for name, value in rack.items():
             domains.setdefault(value, []).append(name)
-        found = choose_for_gang(
+        return choose_for_gang(
             Gang(((problem, MEMBERS),), tuple(map(tuple, domains.values())) if racks else (None,), fits),
             self.world.inventory,
             self.world.index,
@@ -80,8 +86,6 @@ class Cluster:
             max_victims=max_victims,
             budgets=self.budgets,
         )
-        assert isinstance(found, GangVictims), found
-        return tuple(sorted(item.uid for item in found.holders))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,16 @@ def test_nothing_is_asked_twice(racks: bool) -> None:
     # Everywhere only whether it fits without victims; then on no more nodes than the members could take.
     assert [gone for gone, nodes in cluster.asked if nodes is None] == [frozenset()]
     assert max(len(nodes) for _, nodes in cluster.asked if nodes is not None) <= MEMBERS
+
+
+def test_where_more_have_to_go_than_may_nothing_is_asked() -> None:
+    """Each rack takes eight victims, and six may go: then only to say so are any looked for."""
+    cluster = Cluster()
+    found = cluster.ask(2, racks=True, max_victims=6)
+    assert isinstance(found, NoVictims)
+    assert found.reasons == ("it would take 8 victims, and the policy allows 6",)
+    asked = [nodes for _, nodes in cluster.asked if nodes is not None]
+    assert len({int(name[1:]) // RACK for nodes in asked for name in nodes}) <= gangsearch.DOMAINS
 
 
 def test_nodes_in_one_state_are_looked_at_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

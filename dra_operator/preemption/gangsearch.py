@@ -12,7 +12,7 @@ from functools import partial
 
 from dra_operator.allocator import Problem
 from dra_operator.preemption.budgets import Budgets
-from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_equals, cost
+from dra_operator.preemption.criteria import Bound, Cost, bound, bound_of_singles, cost, singles
 from dra_operator.preemption.fill import affordable, cheapest, fill, give_back
 from dra_operator.preemption.gangground import GangGround
 from dra_operator.preemption.holders import Holder, Holders
@@ -195,16 +195,10 @@ class GangSearch:
     def _exact(self, name: str) -> Bound | None:
         """The same with a look at who is there."""
         place, here = self._ground.places[name], self._here(name)
-        alike = not (place.far and self._far) and all(len(item.pods) == 1 == item.devices for item in here)
+        by_rank = not (place.far and self._far)
+        bound_of = bound_of_singles if here and by_rank and singles(here) else bound
         amounts = [holder.devices for holder in here]
-        lows = (
-            _free(name)
-            if not lack
-            else bound_of_equals(lack, here, name)
-            if alike
-            else bound(lack, here, amounts, name)
-            for lack in place.lacks
-        )
+        lows = (bound_of(lack, here, amounts, name) if lack else _free(name) for lack in place.lacks)
         return min((low for low in lows if low is not None), default=None)
 
     # -- who could go

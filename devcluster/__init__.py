@@ -8,8 +8,8 @@ from devcluster.binaries import BuildError
 from devcluster.client import ApiError, Client
 from devcluster.control_plane import ControlPlane, KubectlError, StartError
 from devcluster.instance import InstanceError
-from devcluster.profiles import ProfileError
 from devcluster.waiting import NeverHappened, eventually
+from dra_operator.profiles import ProfileError
 
 __all__ = [
     "ApiError",

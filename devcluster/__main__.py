@@ -5,9 +5,10 @@ import sys
 import time
 from typing import NoReturn
 
-from devcluster import binaries, instance, nodes, profiles
+from devcluster import binaries, instance, nodes
 from devcluster.client import ApiError
 from devcluster.control_plane import ControlPlane, StartError, remove_leftovers
+from dra_operator import profiles
 
 _DEFAULT_NAME = "default"
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import count as count_from
 from typing import Any
 
-from devcluster import profiles
 from devcluster.client import ApiError, Client, in_parallel
 from devcluster.waiting import eventually
+from dra_operator import profiles
 
 _NODES = "/api/v1/nodes"
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from devcluster.profiles import ready_condition
+from dra_operator.profiles import ready_condition
 
 Json = dict[str, Any]
 

@@ -73,7 +73,7 @@ class Choosing:
 
     def _holders(self, unit: Unit) -> Holders:
         """All but the unit's own group."""
-        group = self._placer.gangs.group_of(unit)
+        group = self._state.group_of(unit)
         return self._holding.index if group is None else self._holding.others(group)
 
     def _spoken_for(self, unit: Unit) -> frozenset[DeviceId]:

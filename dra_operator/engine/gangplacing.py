@@ -16,7 +16,6 @@ from dra_operator.allocator.joint import (
 )
 from dra_operator.api.core import Pod
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION
-from dra_operator.api.meta import Key
 from dra_operator.engine.constraining import InvalidConstraints
 from dra_operator.engine.gangproblems import GangProblems, Party, Terms
 from dra_operator.engine.gangtrial import GangTrial
@@ -48,17 +47,13 @@ class GangPlacer:
             return True
         if pod is not None and pod.node_name is not None:
             return False
-        key = self._gangs.group_of(unit)
+        key = self._state.group_of(unit)
         group = None if key is None else self._state.groups.get(key)
         if group is not None and (group.spec.topology is not None or group.spec.constraints):
             return True
         if pod is None or not pod.meta.annotations.get(CONSTRAINTS_ANNOTATION):
             return False
         return any(self._state.view.claims[each].allocated for each in unit.claims)
-
-    def group_of(self, unit: Unit) -> Key | None:
-        """The group the unit is, or is a member of."""
-        return self._gangs.group_of(unit)
 
     # -- placing
 

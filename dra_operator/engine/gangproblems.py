@@ -69,12 +69,6 @@ class GangProblems:
     def __init__(self, state: State, problems: Problems) -> None:
         self._state, self._problems = state, problems
 
-    def group_of(self, unit: Unit) -> Key | None:
-        """The group the unit is, or is a member of."""
-        if unit.key.kind == "group":
-            return unit.key.subject
-        return self._state.groups.of(unit.key.kind, unit.key.subject)
-
     def prepare(
         self,
         unit: Unit,
@@ -86,7 +80,7 @@ class GangProblems:
     ) -> tuple[Terms, list[Party]]:
         """`barred`: by index among the unit's claims without devices. Raises InvalidConstraints."""
         state = self._state
-        key = self.group_of(unit)
+        key = state.group_of(unit)
         roll = None if key is None else call_roll(state, key, now)
         _, policy = state.terms(unit)
         parties = self.parties(unit, roll, moving, pod)

@@ -148,6 +148,10 @@ class State:
         for pod in pods:
             self.dirty_pods[pod.key] = None
 
+    def group_of(self, unit: Unit) -> Key | None:
+        """The ClaimGroup that the unit is, or is a member of."""
+        return unit.key.subject if unit.key.kind == "group" else self.groups.of(unit.key.kind, unit.key.subject)
+
     def enlist(self, kind: Kind, key: Key, labels: Mapping[str, str]) -> None:
         """Follow which ClaimGroup a pod or claim belongs to."""
         for group in self.groups.enlist(kind, key, labels):

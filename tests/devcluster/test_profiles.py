@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from devcluster import profiles
-from devcluster.profiles import ProfileError, device_classes, expand, parse_mix
-from dra_operator.profiles import expansion
+from dra_operator import profiles
+from dra_operator.profiles import ProfileError, device_classes, expand, expansion, parse_mix
 
 CAPTURED = Path(__file__).parents[2].parent / "shared" / "data" / "slices"
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from devcluster import ApiError, ControlPlane, KubectlError, eventually, profiles
+from devcluster import ApiError, ControlPlane, KubectlError, eventually
 from devcluster.client import Client, read_kubeconfig
 from devcluster.kubelet import RUN_FOR, SWITCH_LABEL
 from devcluster.pytest_plugin import Kubectl, Nodes, empty_namespace
+from dra_operator import profiles
 
 pytestmark = pytest.mark.real
 

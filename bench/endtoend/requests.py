@@ -12,7 +12,7 @@ from devcluster import eventually
 PORT = re.compile(rb'"probes":(\d+)')
 SAMPLE = re.compile(r'^dra_operator_api_requests_total\{code="(\d+)",resource="([^"]+)",verb="([A-Z]+)"\} (\S+)$', re.M)
 #: What an allocation itself takes; the rest is reports, Events and housekeeping.
-ALLOCATION = ("resourceclaims", "resourceclaims/status", "pods", "pods/eviction")
+ALLOCATION = ("resourceclaims", "resourceclaims/status", "pods", "pods/status", "pods/eviction")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 

@@ -204,8 +204,11 @@ class ApiServer:
         return web.Response(body=text, status=201 if verb == "POST" else 200, content_type="application/json")
 
     def _patched(self, resource: Resource, name: Name, patch: Raw) -> Raw:
-        """The one patch that is expected, on a gated pod: and kube-scheduler binds it at once."""
+        """Of a gated pod: its nomination, and what lets it go, whereupon kube-scheduler binds it at once."""
         item = self._read(resource, name)
+        if "status" in patch:
+            item["status"] |= patch["status"]
+            return item
         if resource == PODS:
             gates = [gate for gate in item["spec"].pop("schedulingGates", ()) if gate["name"] != GATE]
             item["spec"] |= {"schedulingGates": gates} if gates else {}

@@ -74,6 +74,18 @@ def request_for(decision: Decision, *, now: float, instance: str) -> Request:
             assert_never(decision)
 
 
+def nomination_for(decision: Decision) -> Request | None:
+    """What is sent before `request_for` that lets a pod go: `nominatedNodeName`, where there is a node and no pin to it.
+
+    kube-scheduler looks at that node first, and writes the same itself otherwise, right before it binds (KEP-5278). It is a
+    wish: where it comes to nothing, kube-scheduler takes it back and looks at all nodes.
+    """
+    if not isinstance(decision, PatchPod) or decision.node is None or decision.pinned is not None:
+        return None
+    patch = {"metadata": {"uid": decision.uid}, "status": {"nominatedNodeName": decision.node}}
+    return Request("PATCH", PODS.path(*decision.pod, "status"), patch, STRATEGIC_PATCH)
+
+
 def eviction(decision: EvictPod) -> dict[str, object]:
     """A policy/v1 Eviction. A wrong uid would consume the disruption budget all the same, so it comes from the latest watch state."""
     options: dict[str, object] = {"preconditions": {"uid": decision.uid}}

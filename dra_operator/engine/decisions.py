@@ -37,7 +37,8 @@ class PatchClaim:
 class PatchPod:
     """A strategic merge patch that removes our scheduling gate, and pins the pod where `pinned` names a node.
 
-    `patch` carries the pod's uid, so that a successor of the same name is not patched.
+    `patch` carries the pod's uid, so that a successor of the same name is not patched. `node`: where kube-scheduler should
+    look first; None where the engine has chosen no node.
     """
 
     id: int
@@ -45,6 +46,7 @@ class PatchPod:
     uid: str
     patch: dict[str, Any]
     pinned: str | None
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,10 @@ class Lifecycle:
                 return []
             return self._relocate(unit, pod, seen, f"the pod cannot run there any more: {misfits}", now)
         state.ledger.occupy(pod, node)
-        if pod.unschedulable is None or pod.nominated_node is not None:
+        if pod.unschedulable is None:
+            return []
+        if self._makes_room(pod):
+            self._alarms.set(now + state.settings.unbound_grace, "pod", pod.key)
             return []
         patience = ready + state.settings.unbound_grace
         if now >= patience and self._backlog(now):
@@ -232,6 +235,18 @@ class Lifecycle:
             self._alarms.set(min(patience, max(now, ready) + state.settings.unbound_grace), "pod", pod.key)
             return []
         return self._relocate(unit, pod, seen, f"kube-scheduler does not bind it: {pod.unschedulable:.200}", now)
+
+    def _makes_room(self, pod: Pod) -> bool:
+        """Whether kube-scheduler is preempting for the pod: pods of lower priority go from the node that it is nominated for.
+
+        The nomination alone does not tell: the operator writes one where it pins no pod, and kube-scheduler leaves it as it is
+        for pods that never preempt and in profiles without DefaultPreemption (KEP-5278).
+        """
+        if pod.nominated_node is None:
+            return False
+        view, uids = self._state.view, self._state.ledger.uids_on(pod.nominated_node)
+        others = (other for uid in uids if (other := view.pod_by_uid(uid)) is not None)
+        return any(other.meta.deleted is not None and other.priority < pod.priority for other in others)
 
     @staticmethod
     def _ready_since(pod: Pod, seen: list[SeenClaim]) -> float | None:

@@ -25,7 +25,7 @@ def ungate(state: State, pod: Pod, node: str | None, pin: str | None, now: float
         required = {"nodeSelectorTerms": pin_terms(pod.node_affinity, pin)}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     metadata = {"uid": pod.meta.uid, "annotations": {UNGATED_AT: format_time(now)}}
-    decision = PatchPod(state.writes.next_id(), pod.key, pod.meta.uid, {"metadata": metadata, "spec": spec}, pin)
+    decision = PatchPod(state.writes.next_id(), pod.key, pod.meta.uid, {"metadata": metadata, "spec": spec}, pin, node)
     state.writes.begin(decision, UnitKey("pod", pod.key), version=0, now=now, node=node)
     return decision
 

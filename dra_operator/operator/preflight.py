@@ -83,6 +83,7 @@ def rights(
     if mode == "allocate":
         wanted += [
             Right("patch", "", "pods"),
+            Right("patch", "", "pods/status"),
             Right("create", "", "pods/eviction"),
             Right("patch", "resource.k8s.io", "resourceclaims"),
             Right("update", "resource.k8s.io", "resourceclaims/status"),

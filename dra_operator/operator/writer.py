@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from dra_operator.cluster.kubernetes.client import Unreachable
-from dra_operator.cluster.requests import request_for
+from dra_operator.cluster.requests import nomination_for, request_for
 from dra_operator.cluster.rest import Request, Response
 from dra_operator.engine.decisions import (
     Decision,
@@ -217,6 +217,9 @@ class Writer:
         sent = False
         try:
             refusal = self._refusal(decision)
+            if refusal is None and (nomination := nomination_for(decision)) is not None:
+                await self._nominate(nomination)
+                refusal = self._refusal(decision)
             if refusal is not None:
                 outcome = Outcome(decision, 200 if refusal == SUPPRESSED else 0, refusal)
             else:
@@ -247,6 +250,17 @@ class Writer:
                 self._metrics.events_dropped.labels(why).inc()
                 return SUPPRESSED
         return None
+
+    async def _nominate(self, nomination: Request) -> None:
+        """It only spares kube-scheduler work, so whatever becomes of it, the pod is let go."""
+        try:
+            response = await self._sender.send(nomination)
+        except Unreachable:
+            return
+        if not response.ok:
+            log.debug(
+                "a pod has no nominated node", path=nomination.path, status=response.status, reason=response.message
+            )
 
     async def _send(self, decision: Decision) -> Outcome:
         request = request_for(decision, now=self._clock(), instance=self._instance)

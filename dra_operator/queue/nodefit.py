@@ -110,6 +110,11 @@ class NodeLedger:
         """The node the pod occupies."""
         return self._where.get(uid)
 
+    def uids_on(self, node: str) -> tuple[str, ...]:
+        """The pods that occupy the node."""
+        room = self._rooms.get(node)
+        return () if room is None else tuple(room.occupants)
+
     def misfit(
         self, pod: Pod, name: str, *, empty: bool = False, without: frozenset[str] = frozenset()
     ) -> Misfit | None:

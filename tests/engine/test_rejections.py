@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dra_operator.api.meta import format_time
-from dra_operator.engine.decisions import RecordEvent
+from dra_operator.engine.decisions import Decision, RecordEvent, WriteClaimStatus
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.names import UNGATED_AT
 from tests.engine.stage import device_class, gpus, node, pod
@@ -84,3 +84,55 @@ def rejections(engine: Engine, now: float) -> list[str]:
     return [
         item.note for item in engine.decide(now) if isinstance(item, RecordEvent) and item.reason == "PlacementRejected"
     ]
+
+
+def neighbour(priority: int, *, leaving: bool) -> dict[str, Any]:
+    item = pod("neighbour", nodeName="n1", priority=priority)
+    item["metadata"] |= {"uid": "uid-neighbour", "resourceVersion": "3", "creationTimestamp": "2027-01-01T00:00:00Z"}
+    item["status"] = {"phase": "Running"}
+    if leaving:
+        item["metadata"] |= {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 300}
+    return item
+
+
+@pytest.mark.parametrize(
+    ("nominated", "neighbours", "moved"),
+    [
+        (None, [neighbour(-5, leaving=True)], True),
+        ("n1", [], True),
+        ("n1", [neighbour(-5, leaving=False)], True),
+        ("n1", [neighbour(0, leaving=True)], True),
+        ("n2", [neighbour(-5, leaving=True)], True),
+        ("n1", [neighbour(-5, leaving=True)], False),
+    ],
+    ids=[
+        "not nominated", "nobody else is there", "the other stays", "the other goes for another reason",
+        "nominated elsewhere", "kube-scheduler preempts",
+    ],
+)  # fmt: skip
+def test_a_nominated_pod_is_waited_for_while_kube_scheduler_makes_room(
+    nominated: str | None, neighbours: list[dict[str, Any]], moved: bool
+) -> None:
+    """A nomination alone says nothing: the operator writes them, and kube-scheduler leaves those of pods that never preempt."""
+    waiting = ungated_pod(7, SAYS)
+    waiting["status"]["nominatedNodeName"] = nominated
+    engine = Engine()
+    for item in (
+        *(node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 1), device_class(), *neighbours),
+        *(stored_claim(5, allocated=True), waiting),
+    ):
+        engine.observe(item["kind"], "ADDED", item, NOW)
+    for kind in WATCHED:
+        engine.synced(kind)
+    early = [engine.decide(NOW + seconds) for seconds in (0.0, 5.0, 9.0)]
+    assert not any(writes_claims(decided) for decided in early)
+    late = [engine.decide(NOW + seconds) for seconds in (61.0, 62.0, 122.0)]
+    assert any(writes_claims(decided) for decided in late) == moved
+    if not moved:
+        engine.observe("Pod", "DELETED", neighbours[0], NOW + 123)
+        assert not writes_claims(engine.decide(NOW + 123)), "kube-scheduler has not had the time to bind it"
+        assert any(writes_claims(engine.decide(NOW + seconds)) for seconds in (134.0, 144.0, 194.0))
+
+
+def writes_claims(decided: list[Decision]) -> bool:
+    return any(isinstance(item, WriteClaimStatus) for item in decided)

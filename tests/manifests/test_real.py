@@ -325,6 +325,7 @@ RIGHTS = [
       "claimreports", "deviceclassreports") for verb in ("list", "watch")],
     *[("dra-operator.dev", kind, verb, "", "") for kind in ("claimreports", "deviceclassreports") for verb in ("create", "update", "delete")],
     ("", "pods", "patch", "", ""),
+    ("", "pods/status", "patch", "", ""),
     ("", "pods/eviction", "create", "", ""),
     ("policy", "poddisruptionbudgets", "list", "", ""),
     ("scheduling.k8s.io", "priorityclasses", "watch", "", ""),

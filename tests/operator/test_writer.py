@@ -13,7 +13,7 @@ from dra_operator.cluster.rest import Request, Response
 from dra_operator.engine.decisions import Decision
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import LoopSettings, Settings
-from dra_operator.operator.writer import Writer, Written
+from dra_operator.operator.writer import NOT_LEADER, Writer, Written
 from tests.operator.fakes import (
     CLAIM_STATUS,
     POD,
@@ -69,6 +69,30 @@ async def test_a_pod_that_has_its_devices_overtakes_allocations_that_wait() -> N
     rig.writer.submit([ungate(5)], 0)
     await turn(20)
     assert [written.outcome.decision.id for written in rig.done] == [1, 5, 2, 3, 4]
+
+
+@pytest.mark.parametrize("answer", [200, 403, 409, 500])
+async def test_a_pod_that_is_not_pinned_is_nominated_before_it_is_let_go(answer: int) -> None:
+    """Whatever comes of the nomination: it only spares kube-scheduler the other nodes."""
+    rig = Rig(FakeSender(lambda request: Response(answer if request.path.endswith("/status") else 200, {})))
+    rig.writer.submit([replace(ungate(1, "free"), node="n1"), replace(ungate(2, "pinned"), node="n1", pinned="n1")], 0)
+    await turn(20)
+    assert [path for path in rig.sender.paths if "free" in path] == [POD.format("free") + "/status", POD.format("free")]
+    assert [path for path in rig.sender.paths if "pinned" in path] == [POD.format("pinned")]
+    (nomination,) = [request for request in rig.sender.sent if request.path.endswith("/status")]
+    assert nomination.body == {"metadata": {"uid": "u-free"}, "status": {"nominatedNodeName": "n1"}}
+    assert [(number, status) for number, status, _ in sorted(rig.results)] == [(1, 200), (2, 200)]
+
+
+async def test_a_pod_is_not_let_go_by_a_replica_that_lost_the_lead_while_it_nominated() -> None:
+    rig = Rig(FakeSender())
+    rig.writer.submit([replace(ungate(1, "free"), node="n1")], 0)
+    await turn()
+    rig.leading = False
+    rig.sender.answer(POD.format("free") + "/status")
+    await turn(20)
+    assert rig.sender.paths == [POD.format("free") + "/status"]
+    assert [reason for _, _, reason in rig.results] == [NOT_LEADER]
 
 
 async def test_a_report_that_guards_an_eviction_is_not_left_to_the_end() -> None:

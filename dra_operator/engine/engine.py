@@ -97,6 +97,7 @@ class Engine:
         self._queue = Queue(self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms)
         self._reallocating = Reallocating(self._state, self._placer, self._budgeting)
         self._unsynced = set(WATCHED)
+        self._placing_at = float("-inf")
 
     # -- inputs
 
@@ -195,8 +196,7 @@ class Engine:
             decisions += self._reallocating.act(now)
         decisions += self._lifecycle.take_in(now)
         decisions += self._queue.run(now, writing=writing)
-        quiet = now - self._queue.last_placement >= self._state.settings.report_settle
-        decisions += self._reporter.write(now, quiet=quiet)
+        decisions += self._reporter.write(now, quiet=self._quiet(now))
         decisions += self._class_reporter.write(now)
         if writing:
             decisions += self._policy_reporter.write(now)
@@ -206,6 +206,13 @@ class Engine:
         if writing:
             decisions += events
         return decisions
+
+    def _quiet(self, now: float) -> bool:
+        """Whether no unit has been placed lately, and no placement is still being written."""
+        if self._state.writes.placing():
+            self._placing_at = now
+        last = max(self._queue.last_placement, self._placing_at)
+        return now - last >= self._state.settings.report_settle
 
     def _give_up_late_writes(self, now: float) -> None:
         for write in self._state.writes.expired(now):

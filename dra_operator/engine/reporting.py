@@ -205,7 +205,7 @@ class Reporter:
                 continue
             if report.stale_since is None:
                 report.stale_since = now
-            due = self._stale[key] = self._due(report, status)
+            due = self._stale[key] = self._due(seen, report, status)
             if due.at(quiet) > now:
                 self._wake_at(due.at(quiet))
             elif len(decisions) >= self._state.settings.report_burst:
@@ -260,7 +260,7 @@ class Reporter:
         self._by_id[report.sent] = key
         return [DeleteReport(report.sent, "ClaimReport", key, report.uid)]
 
-    def _due(self, report: _Report, status: dict[str, Any]) -> _Due:
+    def _due(self, seen: SeenClaim, report: _Report, status: dict[str, Any]) -> _Due:
         settings = self._state.settings
         stale_since = report.stale_since or 0.0
         if _new_avoid(status, report.status) or _new_hold(status, report.status):
@@ -270,7 +270,9 @@ class Reporter:
             "reason"
         )
         told = _preempted_by(status) == _preempted_by(report.status)
-        if (status["phase"] in URGENT and not same_phase) or not told:
+        # A claim whose allocation is only waiting to be written has nothing to tell that will not be over in a moment.
+        allocating = self._state.writes.allocating(seen.uid)
+        if (status["phase"] in URGENT and not same_phase and not allocating) or not told:
             soon = max(report.since + settings.report_soon, spaced)
             return _Due(soon, soon)
         return _Due(max(stale_since + settings.report_settle, spaced), max(stale_since + settings.report_lazy, spaced))

@@ -26,7 +26,7 @@ class EngineSettings:
     """Seconds within which the report of an unhindered claim is written, even while the queue is busy."""
 
     report_settle: float = 1.0
-    """Seconds without a placement after which lazy reports are written."""
+    """Seconds without a placement, or one on its way to the API server, after which lazy reports are written."""
 
     report_burst: int = 100
     """Reports in one pass, so that they do not fill the write queue ahead of an allocation."""

@@ -91,6 +91,16 @@ class Writes:
     def __len__(self) -> int:
         return len(self._open)
 
+    def placing(self) -> bool:
+        """Whether an allocation, or letting its pod go, is on its way."""
+        under_way = (write.decision for write in self._open.values() if write.stage in (Stage.SENT, Stage.WRITTEN))
+        return any(isinstance(decision, WriteClaimStatus | PatchPod) for decision in under_way)
+
+    def allocating(self, uid: str) -> bool:
+        """Whether an allocation of this claim is on its way, and nothing has gone wrong with it."""
+        write = self._open.get(uid)
+        return write is not None and write.allocation is not None and write.stage in (Stage.SENT, Stage.WRITTEN)
+
     def begin(
         self,
         decision: ObjectWrite,

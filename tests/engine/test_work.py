@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dra_operator.engine import placing
+from dra_operator.engine.decisions import Decision, Outcome, WriteClaimStatus, WriteReport
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reportcontent import Content
@@ -39,7 +40,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter:
 class Long:
     """An engine with a long queue: all claims ask for more than there is, in ten kinds."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: int = WAITING) -> None:
         self.engine, self.now, self.version = Engine(), START, 0
         self.put("DeviceClass", device_class())
         for number in range(4):
@@ -47,7 +48,7 @@ class Long:
             self.put("ResourceSlice", gpus(f"n{number}", 8))
         for kind in ("a", "b"):
             self.put("AllocationPolicy", policy(kind, claimSelector={"matchLabels": {"kind": kind}}))
-        for number in range(WAITING):
+        for number in range(waiting):
             self.arrive(number, 9 + number % 10)
         for kind in WATCHED:
             self.engine.synced(kind)
@@ -128,3 +129,31 @@ def test_reports_beyond_a_burst_are_not_worked_out_in_each_pass(monkeypatch: pyt
     first = worked_out.calls
     long.passes(3)
     assert worked_out.calls - first <= 3 * 110
+
+
+def test_reports_wait_until_the_allocations_of_a_burst_are_written() -> None:
+    """The API server takes 20 s for 30 allocations: no report is written meanwhile, least of all that the claims wait."""
+    burst = Long(waiting=0)
+    engine = burst.engine
+    for number in range(30):
+        burst.arrive(number, 1)
+    allocations = [item for item in engine.decide(burst.now) if isinstance(item, WriteClaimStatus)]
+    assert len(allocations) == 30
+    written = 0
+    for decision in allocations:
+        for _ in range(6):
+            burst.now += 0.1
+            written += count_reports(engine.decide(burst.now))
+        burst.version += 1
+        body = {**decision.body, "metadata": {**decision.body["metadata"], "resourceVersion": str(burst.version)}}
+        engine.settle(Outcome(decision, 200, object=body), burst.now)
+        engine.observe("ResourceClaim", "MODIFIED", body, burst.now)
+    assert written == 0
+    written += count_reports(engine.decide(burst.now))
+    assert written == 0
+    burst.now += 1.1
+    assert count_reports(engine.decide(burst.now)) == 30
+
+
+def count_reports(decisions: list[Decision]) -> int:
+    return sum(1 for decision in decisions if isinstance(decision, WriteReport) and decision.kind == "ClaimReport")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -24,9 +24,13 @@ from dra_operator.engine.phases import (
     standpoint,
 )
 from dra_operator.engine.reportcontent import Content
+from dra_operator.engine.reportschedule import WHEN_ANSWERED, Due, Schedule
 from dra_operator.engine.state import HeldBefore, State
 from dra_operator.engine.view import SeenClaim, resource_version
 from dra_operator.inventory import DeviceId
+
+#: Seconds between two bursts of reports.
+_NEXT_BURST = 0.05
 
 
 @dataclass(slots=True)
@@ -57,19 +61,6 @@ class _Report:
         self.version, self.number, self.text = version, number, packed(status)
 
 
-class _Due(NamedTuple):
-    """When a stale report is to be looked at again: while no placement is under way, and while some are."""
-
-    quiet: float
-    busy: float
-
-    def at(self, quiet: bool) -> float:
-        return self.quiet if quiet else self.busy
-
-
-_WHEN_ANSWERED = _Due(float("inf"), float("inf"))
-
-
 class Reporter:
     """Follows claims' phases and writes the reports that are due."""
 
@@ -77,7 +68,7 @@ class Reporter:
         self._state, self._details, self._drifting = state, details, drifting
         self._content = Content(state)
         self._reports: dict[Key, _Report] = {}
-        self._stale: dict[Key, _Due | None] = {}
+        self._stale = Schedule()
         self._journal: list[PhaseChange] = []
         self._next: float | None = None
         self._by_id: dict[int, Key] = {}
@@ -111,7 +102,7 @@ class Reporter:
                     self._state.avoided.restore(entry.owner, entry.node, entry.until, entry.why)
             self._restore_preemptor(known)
             self._drifting.restore(known)
-        self._stale[known.meta.key] = None
+        self._stale.look_at(known.meta.key)
 
     def _restore_preemptor(self, known: ClaimReport) -> None:
         by = _preempted_by(known.status)
@@ -122,13 +113,13 @@ class Reporter:
         report = self._reports.get(key)
         if report is not None:
             report.now_is(None, 0, {})
-            self._stale[key] = None
+            self._stale.look_at(key)
             if self._state.view.claim_by_uid(report.owner) is None:
                 self._forget_claim(report.owner)
 
     def claim_gone(self, seen: SeenClaim) -> None:
         """The report goes with its claim, by owner reference."""
-        self._stale[seen.key] = None
+        self._stale.look_at(seen.key)
         self._forget_claim(seen.uid)
 
     def _forget_claim(self, uid: str) -> None:
@@ -179,15 +170,13 @@ class Reporter:
     def write(self, now: float, *, quiet: bool) -> list[Decision]:
         """The reports that are due. `quiet`: no placement is under way, so the lazy ones do not slow any."""
         fresh, self._state.stale_reports = self._state.stale_reports, {}
-        self._stale.update(dict.fromkeys(fresh))
+        for key in fresh:
+            self._stale.look_at(key)
         decisions: list[Decision] = []
-        self._next = None
-        for key, due in list(self._stale.items()):
-            if due is not None and due.at(quiet) > now:
-                self._wake_at(due.at(quiet))
-                continue
+        for key in self._stale.in_turn(now, quiet=quiet):
+            due = self._stale.due(key)
             if due is not None and len(decisions) >= self._state.settings.report_burst:
-                self._wake_at(now + 0.05)
+                self._stale.put_off(key, due)
                 continue
             seen = self._state.view.claims.get(key)
             report = self._reports.setdefault(key, _Report())
@@ -196,33 +185,34 @@ class Reporter:
                 continue
             found = self._follow(key, report, seen, now)
             if report.sent is not None:
-                self._stale[key] = _WHEN_ANSWERED
+                self._stale.put_off(key, WHEN_ANSWERED)
                 continue
             status = self._content.status(seen, found, report.status, now)
             if _same(status, report.status) and report.version is not None and report.owner == seen.uid:
                 report.stale_since = None
-                del self._stale[key]
+                self._stale.drop(key)
                 continue
             if report.stale_since is None:
                 report.stale_since = now
-            due = self._stale[key] = self._due(seen, report, status)
-            if due.at(quiet) > now:
-                self._wake_at(due.at(quiet))
-            elif len(decisions) >= self._state.settings.report_burst:
-                self._wake_at(now + 0.05)
-            elif (later := self._explain(seen, found, report, status, now, quiet=quiet)) is not None:
-                self._stale[key] = _Due(later, later)
-                self._wake_at(later)
+            due = self._due(seen, report, status)
+            self._stale.put_off(key, due)
+            if due.at(quiet) > now or len(decisions) >= self._state.settings.report_burst:
+                continue
+            if (later := self._explain(seen, found, report, status, now, quiet=quiet)) is not None:
+                self._stale.put_off(key, Due(later, later))
             else:
                 decisions.append(self._send(key, report, seen, status, now))
-                self._stale[key] = _WHEN_ANSWERED
-        if self._stale and not quiet:
-            self._wake_at(now + self._state.settings.report_settle)
+                self._stale.put_off(key, WHEN_ANSWERED)
+        self._next = self._wake(now, quiet=quiet)
         return decisions
 
-    def _wake_at(self, at: float) -> None:
-        if at != float("inf"):
-            self._next = at if self._next is None else min(at, self._next)
+    def _wake(self, now: float, *, quiet: bool) -> float | None:
+        at = self._stale.next_turn(quiet=quiet)
+        if at <= now:  # more is due than one pass writes
+            at = now + _NEXT_BURST
+        if self._stale and not quiet:
+            at = min(at, now + self._state.settings.report_settle)
+        return at if at < float("inf") else None
 
     def _explain(
         self, seen: SeenClaim, found: Standpoint, report: _Report, status: dict[str, Any], now: float, *, quiet: bool
@@ -243,9 +233,9 @@ class Reporter:
 
     def _without_claim(self, key: Key, report: _Report, seen: SeenClaim | None) -> list[Decision]:
         """Claim gone or handed to kube-scheduler: nothing to say; in the second case the report is removed by us."""
-        self._stale.pop(key, None)
+        self._stale.drop(key)
         if report.sent is not None:
-            self._stale[key] = None
+            self._stale.look_at(key)
             return []
         if report.version is None:
             self._reports.pop(key, None)
@@ -260,11 +250,11 @@ class Reporter:
         self._by_id[report.sent] = key
         return [DeleteReport(report.sent, "ClaimReport", key, report.uid)]
 
-    def _due(self, seen: SeenClaim, report: _Report, status: dict[str, Any]) -> _Due:
+    def _due(self, seen: SeenClaim, report: _Report, status: dict[str, Any]) -> Due:
         settings = self._state.settings
         stale_since = report.stale_since or 0.0
         if _new_avoid(status, report.status) or _new_hold(status, report.status):
-            return _Due(stale_since, stale_since)
+            return Due(stale_since, stale_since)
         spaced = report.written_at + settings.report_spacing
         same_phase = status["phase"] == report.status.get("phase") and status.get("reason") == report.status.get(
             "reason"
@@ -274,8 +264,8 @@ class Reporter:
         allocating = self._state.writes.allocating(seen.uid)
         if (status["phase"] in URGENT and not same_phase and not allocating) or not told:
             soon = max(report.since + settings.report_soon, spaced)
-            return _Due(soon, soon)
-        return _Due(max(stale_since + settings.report_settle, spaced), max(stale_since + settings.report_lazy, spaced))
+            return Due(soon, soon)
+        return Due(max(stale_since + settings.report_settle, spaced), max(stale_since + settings.report_lazy, spaced))
 
     def _send(self, key: Key, report: _Report, seen: SeenClaim, status: dict[str, Any], now: float) -> Decision:
         report.sent = self._state.writes.next_id()
@@ -293,7 +283,7 @@ class Reporter:
         if report is None or report.sent != outcome.decision.id:
             return True
         report.sent = None
-        self._stale[key] = None
+        self._stale.look_at(key)
         if outcome.ok and isinstance(outcome.decision, WriteReport):
             if outcome.object is not None:
                 self.apply_report(outcome.object, own=True)

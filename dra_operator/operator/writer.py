@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -148,6 +149,10 @@ class Writer:
         self._busy: dict[tuple[str, ...], deque[_Waiting]] = {}
         self._in_flight: dict[asyncio.Task[None], Lane] = {}
         self._closed: str | None = None
+        # Asked for when somebody reads the metrics, not set with every write.
+        for lane, queue in self._lanes.items():
+            metrics.waiting_writes.labels(lane.name.lower()).set_function(partial(len, queue))
+        metrics.writes_in_flight.set_function(partial(len, self._in_flight))
 
     def submit(self, decisions: Iterable[Decision], tag: int) -> None:
         for decision in decisions:
@@ -189,9 +194,6 @@ class Writer:
             task = asyncio.create_task(self._carry_out(waiting), name=f"write {lane.name.lower()}")
             self._in_flight[task] = lane
             task.add_done_callback(self._finished)
-        for lane, queue in self._lanes.items():
-            self._metrics.waiting_writes.labels(lane.name.lower()).set(len(queue))
-        self._metrics.writes_in_flight.set(len(self._in_flight))
 
     def _pick(self) -> _Waiting | None:
         limits = self._settings.loop

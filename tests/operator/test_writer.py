@@ -118,6 +118,8 @@ async def test_no_more_writes_at_once_than_allowed() -> None:
     await turn()
     assert rig.sender.paths == [CLAIM_STATUS.format("c0"), CLAIM_STATUS.format("c1")]
     assert rig.writer.urgent_waiting == 3
+    assert rig.metrics.registry.get_sample_value("dra_operator_waiting_writes", {"lane": "claims"}) == 3
+    assert rig.metrics.registry.get_sample_value("dra_operator_writes_in_flight") == 2
     rig.sender.answer(CLAIM_STATUS.format("c1"))
     await turn()
     assert rig.sender.paths[2:] == [CLAIM_STATUS.format("c2")]

@@ -285,7 +285,8 @@ class Reporter:
         report.sent = None
         self._stale.look_at(key)
         if outcome.ok and isinstance(outcome.decision, WriteReport):
-            if outcome.object is not None:
+            # Of a claim that is gone our watch tells, and may have shown the report's end before this answer came.
+            if outcome.object is not None and key in self._state.view.claims:
                 self.apply_report(outcome.object, own=True)
             self._avoid_written(key, report.sent_status, now)
             self._hold_written(key, report.sent_status)

@@ -12,7 +12,7 @@ from dra_operator.cluster.memory.faults import Faults
 from dra_operator.cluster.memory.identity import ADMIN
 from dra_operator.cluster.memory.invariants import Violation
 from dra_operator.cluster.rest import BY_KIND, STRATEGIC_PATCH, Request
-from dra_operator.engine.decisions import Decision
+from dra_operator.engine.decisions import Decision, RecordEvent
 from tests.engine.stage import claim, gpus, namespace, pod, policy, priority_class, template, workload
 from tests.simulation.story import Object, Story
 
@@ -274,6 +274,12 @@ class Upheaval(Story):
         found = [broken for broken in super().rest(seconds) if not self._waits_rightly(broken)]
         return found + self._hammering()
 
+    def _collided(self) -> set[str]:
+        """Claims, as namespace/name, of whose devices another allocator took one."""
+        told = [each.decision for each in self.runner.executed if isinstance(each.decision, RecordEvent)]
+        about = [event.regarding for event in told if event.reason == "DeviceCollision"]
+        return {f"{each['namespace']}/{each['name']}" for each in about}
+
     def _hammering(self) -> list[Violation]:
         """What the API server refuses is not sent as fast as it can refuse it."""
         refused = Counter(
@@ -288,7 +294,10 @@ class Upheaval(Story):
         ]
 
     def _waits_rightly(self, found: Violation) -> bool:
-        """The oracle knows no gangs (`gangs` judges them) and no constraints across claims."""
+        """The oracle knows no gangs (`gangs` judges them) and no constraints across claims. A pod whose devices were given up to
+        another allocator just as kube-scheduler bound it waits for others on its node."""
+        if found.rule == "a bound pod has its claims":
+            return found.message.split()[1] in self._collided()
         place, _, name = found.object.removeprefix("pod ").partition("/")
         item = self.named("Pod", name, place) if found.rule == "nothing that fits waits for ever" else None
         metadata: dict[str, Any] = {} if item is None else item["metadata"]

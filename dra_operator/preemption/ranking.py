@@ -7,9 +7,8 @@ whose outlook is no worse than the last that is asked for. Which nodes those are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from dra_operator.preemption.criteria import Bound
 from dra_operator.preemption.holders import Holder
@@ -58,8 +57,7 @@ class Ranking(Generic[Rank, Item]):
         return [item for _, item in self.first(len(self._ranked) + len(self._heap) if count is None else count)]
 
 
-@dataclass(frozen=True, slots=True)
-class Crowd:
+class Crowd(NamedTuple):
     """Some holders at a glance. `devices` of all of them, `idle` of those without pods; `amount` for `weight` pods is the most that
     pods of one holder bring. `lowest` priority, and when the `youngest` started."""
 

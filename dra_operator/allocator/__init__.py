@@ -5,14 +5,17 @@ not known here.
 """
 
 from dra_operator.allocator.candidates import Candidates, candidates
-from dra_operator.allocator.demand import RecentDemand
+from dra_operator.allocator.demand import Besides, RecentDemand, by_spec, kinds_of
 from dra_operator.allocator.problem import (
     Bar,
     Demand,
+    Expected,
     Failed,
     Problem,
     RequestStats,
     Result,
+    Room,
+    Rooms,
     SelectorWarning,
     Solved,
     Strategy,
@@ -25,13 +28,17 @@ from dra_operator.allocator.validation import Violation, validate
 
 __all__ = [
     "Bar",
+    "Besides",
     "Candidates",
     "Demand",
+    "Expected",
     "Failed",
     "Problem",
     "RecentDemand",
     "RequestStats",
     "Result",
+    "Room",
+    "Rooms",
     "SelectorWarning",
     "Solved",
     "Strategy",
@@ -40,7 +47,9 @@ __all__ = [
     "Unsolved",
     "Violation",
     "attempt",
+    "by_spec",
     "candidates",
+    "kinds_of",
     "solve",
     "trial",
     "validate",

@@ -6,10 +6,11 @@ al., USENIX ATC 2023, but counted in claims that fit instead of in GPUs that do 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from dra_operator.allocator.plan import Way
-from dra_operator.allocator.problem import Demand
+from dra_operator.allocator.problem import Demand, Expected, Room
 from dra_operator.allocator.table import Table, positions
 from dra_operator.api.claims import ClaimSpec
 
@@ -30,9 +31,10 @@ class Shape:
     """One kind of claim on one view: `count` devices out of one of `groups` (position masks).
 
     `takes` and `limits`: what one of them consumes of a shareable device, and what that has in all, by position.
+    `size`: how many devices a claim takes, a part of one as a fraction.
     """
 
-    __slots__ = ("_untouched", "count", "groups", "limits", "takes")
+    __slots__ = ("_untouched", "count", "groups", "limits", "size", "takes")
 
     def __init__(
         self,
@@ -42,44 +44,65 @@ class Shape:
         limits: Mapping[int, tuple[int, ...]],
     ) -> None:
         self.count, self.groups, self.takes, self.limits = count, groups, takes, limits
-        #: By position, as far as asked for: how often one fits into the whole device, and what part of it one takes.
-        self._untouched: dict[int, tuple[int, float]] = {}
+        #: By position, how often one fits into the whole device.
+        self._untouched: dict[int, int] = {}
+        usable = 0
+        for group in groups:
+            usable |= group
+        self.size = count * max((self._part(position) for position in _positions_of(usable)), default=1.0)
+
+    def claims(self, free: int, left: Left) -> int:
+        """How many such claims still get their devices."""
+        if self.takes:
+            return sum([self._shared(group & free, left) for group in self.groups])
+        count, total = self.count, 0
+        for group in self.groups:
+            total += (group & free).bit_count() // count
+        return total
 
     def fitting(self, free: int, left: Left) -> float:
         """How many devices (or parts of them) such claims can still get."""
-        if self.takes:
-            return sum(self._shared(group & free, left) for group in self.groups)
-        count, total = self.count, 0
-        for group in self.groups:
-            total += (group & free).bit_count() // count * count
-        return total
+        return self.claims(free, left) * self.size
 
-    def _shared(self, mask: int, left: Left) -> float:
-        units, part = [], 0.0
+    def _shared(self, mask: int, left: Left) -> int:
+        count = self.count
+        found = 0
         while mask:
             low = mask & -mask
             mask ^= low
             position = low.bit_length() - 1
-            whole = self._untouched.get(position)
-            if whole is None:
-                whole = self._untouched[position] = self._of_untouched(position)
-            have = left.get(position)
-            units.append(whole[0] if have is None or position not in self.takes else _units(have, self.takes[position]))
-            if whole[1] > part:
-                part = whole[1]
-        if self.count == 1:
-            return sum(units) * part
-        # Each claim needs distinct devices, so a device serves a claim at most once.
-        usable = sum(1 for unit in units if unit)
-        return usable // self.count * self.count * part
+            have, takes = left.get(position), self.takes.get(position)
+            if have is None or takes is None:
+                units = self._of_untouched(position)
+            else:
+                units = _MANY if any(takes) else 1
+                for amount, take in zip(have, takes, strict=True):
+                    if take and amount // take < units:
+                        units = amount // take
+            # Each claim needs distinct devices, so a device serves a claim for several at most once.
+            found += units if count == 1 else units > 0
+        return found // count
 
-    def _of_untouched(self, position: int) -> tuple[int, float]:
+    def _of_untouched(self, position: int) -> int:
+        whole = self._untouched.get(position)
+        if whole is None:
+            takes = self.takes.get(position)
+            whole = self._untouched[position] = 1 if takes is None else _units(self.limits[position], takes)
+        return whole
+
+    def _part(self, position: int) -> float:
         takes = self.takes.get(position)
         if takes is None:
-            return 1, 1.0
+            return 1.0
         limits = self.limits[position]
-        part = max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
-        return _units(limits, takes), part
+        return max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
+
+
+def _positions_of(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        mask ^= low
+        yield low.bit_length() - 1
 
 
 def _units(have: tuple[int, ...], takes: tuple[int, ...]) -> int:
@@ -87,31 +110,125 @@ def _units(have: tuple[int, ...], takes: tuple[int, ...]) -> int:
     return min(min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1), _MANY)
 
 
+class Part(NamedTuple):
+    """A kind of claim on one view: what one device of it weighs, and what its pods take beside the devices of one claim."""
+
+    shape: Shape
+    weight: float
+    beside: tuple[float, float] = (0.0, 0.0)
+
+
+#: A kind of which something fits: what one claim weighs, how many get their devices, the CPU and memory that each takes, and whether
+#: only whole claims count.
+_Row = tuple[float, int, float, float, bool]
+
+
+class Serving:
+    """What some free devices serve of what is expected, by the CPU and memory beside them."""
+
+    __slots__ = ("_at", "_cpu", "_memory", "_rows", "_total")
+
+    def __init__(self, rows: list[_Row]) -> None:
+        self._rows = rows
+        #: With room enough, and what that is.
+        self._total = sum([weight * count for weight, count, _, _, _ in rows])
+        self._cpu = max([cpu * count for _, count, cpu, _, _ in rows], default=0.0)
+        self._memory = max([memory * count for _, count, _, memory, _ in rows], default=0.0)
+        self._at: dict[Room, float] = {}
+
+    def at(self, room: Room) -> float:
+        """Each kind by itself as far as its devices, the CPU and the memory suffice, weighted."""
+        cpu, memory = room
+        if cpu >= self._cpu and memory >= self._memory:
+            return self._total
+        total = self._at.get(room)
+        if total is None:
+            total = 0.0
+            for weight, most, each_cpu, each_memory, whole in self._rows:
+                count: float = most
+                if each_cpu * count > cpu:
+                    count = cpu / each_cpu
+                if each_memory * count > memory:
+                    count = memory / each_memory
+                total += weight * (int(count + _ROUNDING) if whole else count)
+            if len(self._at) >= _ROOMS_KEPT:
+                self._at.clear()
+            self._at[room] = total
+        return total
+
+
 class Expectation:
-    """Kinds of claims expected on one view, each with its weight. Kinds that are alike there are counted as one."""
+    """Kinds of claims expected on one view. Devices are counted once for kinds that are alike there."""
 
-    __slots__ = ("_known", "_parts", "_plain")
+    __slots__ = ("_counts", "_kinds", "_known", "_plain", "_servings", "_shapes", "_weights")
 
-    def __init__(self, parts: Iterable[tuple[Shape, float]]) -> None:
-        merged: dict[object, tuple[Shape, float]] = {}
-        for shape, weight in parts:
-            key = shape if shape.takes else (shape.count, shape.groups)
-            known = merged.get(key)
-            merged[key] = (shape, weight if known is None else known[1] + weight)
-        self._parts = tuple(merged.values())
-        self._plain = not any(shape.takes for shape, _ in self._parts)
+    def __init__(self, parts: Iterable[Part]) -> None:
+        numbers: dict[object, int] = {}
+        self._shapes: list[Shape] = []
+        #: By shape: what one device of it weighs.
+        self._weights: list[float] = []
+        #: The number of its shape, what one device weighs, and what is taken beside the devices of one claim.
+        self._kinds: list[tuple[int, float, float, float]] = []
+        for shape, weight, (cpu, memory) in parts:
+            number = numbers.setdefault(shape if shape.takes else (shape.count, shape.groups), len(numbers))
+            if number == len(self._shapes):
+                self._shapes.append(shape)
+                self._weights.append(0.0)
+            self._weights[number] += weight
+            self._kinds.append((number, weight, cpu, memory))
+        self._plain = not any(shape.takes for shape in self._shapes)
+        # The same states come up for every plan, so what is worked out for one serves the others.
+        self._counts: dict[object, list[int]] = {}
         self._known: dict[object, float] = {}
+        self._servings: dict[object, Serving] = {}
 
     def fitting(self, free: int, left: Left) -> float:
-        """How much of it can still be served, each kind by itself, weighted."""
-        # The same states come up for every plan, so what is worked out for one serves the others.
-        key = free if self._plain else (free, tuple(sorted(left.items())))
+        """How much of it can still get its devices, each kind by itself, weighted."""
+        key = self._key(free, left)
         total = self._known.get(key)
         if total is None:
-            if len(self._known) > 4096:
-                self._known.clear()
-            total = self._known[key] = sum([shape.fitting(free, left) * weight for shape, weight in self._parts])
+            counts = self._count(key, free, left)
+            total = self._known[key] = sum(
+                [
+                    count * shape.size * weight
+                    for count, shape, weight in zip(counts, self._shapes, self._weights, strict=True)
+                ]
+            )
         return total
+
+    def serving(self, free: int, left: Left) -> Serving:
+        """As `fitting`, for whoever knows what is left beside the devices."""
+        key = self._key(free, left)
+        known = self._servings.get(key)
+        if known is None:
+            counts, shapes = self._count(key, free, left), self._shapes
+            # Of claims for one device a fraction counts: the CPU that is left of it serves a smaller one.
+            rows = [
+                (weight * shapes[number].size, counts[number], cpu, memory, shapes[number].count > 1)
+                for number, weight, cpu, memory in self._kinds
+                if counts[number]
+            ]
+            known = self._servings[key] = Serving(rows)
+        return known
+
+    def _count(self, key: object, free: int, left: Left) -> list[int]:
+        """By shape, how many claims get their devices."""
+        counts = self._counts.get(key)
+        if counts is None:
+            if len(self._counts) > _KEPT:
+                self._counts.clear()
+                self._known.clear()
+                self._servings.clear()
+            counts = self._counts[key] = [shape.claims(free, left) for shape in self._shapes]
+        return counts
+
+    def _key(self, free: int, left: Left) -> object:
+        return free if self._plain else (free, tuple(sorted(left.items())))
+
+
+_KEPT = 4096
+_ROOMS_KEPT = 64
+_ROUNDING = 1e-9
 
 
 #: What is expected on one view, in parts that are shared between plans.
@@ -126,6 +243,44 @@ def fitting(expected: Expectations, free: int, left: Left) -> float:
     return total
 
 
+#: What pods with claims of one kind take beside their devices, and how often.
+Besides = dict[Room, float]
+
+
+def kinds_of(claims: Iterable[tuple[ClaimSpec, Besides]]) -> tuple[Expected, ...]:
+    """The most frequent claims, the first of equals, as parts of all. Pods take unequal amounts beside equal claims: of each kind of
+    claim, the half that takes less CPU and the half that takes more count by themselves, each by its average."""
+    weighed = [(spec, besides, sum(besides.values())) for spec, besides in claims]
+    total = sum(weight for _, _, weight in weighed)
+    kept = sorted(weighed, key=lambda item: -item[2])[:_KINDS_EXPECTED]
+    return tuple(Expected(spec, part / total, beside) for spec, besides, _ in kept for part, beside in _halves(besides))
+
+
+def _halves(besides: Besides) -> list[tuple[float, Room]]:
+    """The lighter and the heavier half; an amount in the middle belongs to the half with more of it."""
+    middle = sum(besides.values()) / 2
+    halves: tuple[list[tuple[Room, float]], list[tuple[Room, float]]] = ([], [])
+    before = 0.0
+    for room, weight in sorted(besides.items()):
+        halves[bool(halves[0]) and before + weight / 2 >= middle].append((room, weight))
+        before += weight
+    return [(sum(weight for _, weight in half), _average(half)) for half in halves if half]
+
+
+def _average(amounts: list[tuple[Room, float]]) -> Room:
+    total = sum(weight for _, weight in amounts)
+    cpu = sum(room[0] * weight for room, weight in amounts) / total
+    return round(cpu), round(sum(room[1] * weight for room, weight in amounts) / total)
+
+
+def by_spec(items: Iterable[Expected]) -> dict[int, float]:
+    """How often each claim is asked for, by the id of its spec."""
+    found: dict[int, float] = {}
+    for item in items:
+        found[id(item.spec)] = found.get(id(item.spec), 0.0) + item.weight
+    return found
+
+
 class RecentDemand:
     """What was asked for lately, as a `Demand` that stays the same object for as long as it describes that well enough.
 
@@ -138,29 +293,36 @@ class RecentDemand:
 
     def __init__(self) -> None:
         self.demand: Demand | None = None
-        self._weights: dict[int, tuple[ClaimSpec, float]] = {}
+        self._weights: dict[int, tuple[ClaimSpec, Besides]] = {}
         self._since = 0
         self._wait = 64
 
-    def note(self, spec: ClaimSpec) -> None:
-        """Count one claim."""
-        key = id(spec)
-        known = self._weights.get(key)
-        self._weights[key] = spec, 1.0 if known is None else known[1] + 1.0
+    def note(self, spec: ClaimSpec, beside: Room = (0, 0)) -> None:
+        """Count one claim, of a pod that takes this beside its devices."""
+        _, besides = self._weights.setdefault(id(spec), (spec, {}))
+        besides[beside] = besides.get(beside, 0.0) + 1.0
         self._since += 1
         if self._since >= self._wait:
             self._refresh()
 
     def _refresh(self) -> None:
-        total = sum(weight for _, weight in self._weights.values())
-        kept = sorted(self._weights.values(), key=lambda item: -item[1])[:_KINDS_EXPECTED]
-        shares = {id(spec): weight / total for spec, weight in kept}
-        old = {} if self.demand is None else {id(spec): weight for spec, weight in self.demand.items}
-        if sum(abs(shares.get(key, 0.0) - old.get(key, 0.0)) for key in shares.keys() | old.keys()) > 2 * self._CHANGE:
-            self.demand = Demand(tuple((spec, weight / total) for spec, weight in kept), total)
-        self._weights = {id(spec): (spec, weight / 2) for spec, weight in kept}
+        total = sum(sum(besides.values()) for _, besides in self._weights.values())
+        items = kinds_of(self._weights.values())
+        shares, old = by_spec(items), by_spec(() if self.demand is None else self.demand.items)
+        changed = sum(abs(shares.get(key, 0.0) - old.get(key, 0.0)) for key in shares.keys() | old.keys())
+        if changed > 2 * self._CHANGE:
+            self.demand = Demand(items, total)
+        self._weights = {
+            id(spec): (spec, {room: weight / 2 for room, weight in besides.items() if weight > _FORGOTTEN})
+            for spec, besides in self._weights.values()
+            if id(spec) in shares
+        }
         self._since = 0
         self._wait = min(self._wait * 8, self._LONGEST)
+
+
+#: What counts for less than this is forgotten.
+_FORGOTTEN = 0.1
 
 
 def shape_of(table: Table, way: Way, count: int) -> Shape:

@@ -6,20 +6,19 @@ Follows the inventory's journal, so a call looks at states that came up since th
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
 from dra_operator.allocator.memory import Known
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.problem import Failed, Strategy, Unsolved
 from dra_operator.allocator.results import Picks, picks_of
-from dra_operator.allocator.scoring import Score, rooms
+from dra_operator.allocator.scoring import Score, Supply, supplies
 from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
 from dra_operator.allocator.start import make_start
 from dra_operator.allocator.table import Table
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.pools import Pool
-from dra_operator.inventory.usage import Occupancy
 from dra_operator.inventory.views import State
 
 Rank = tuple[tuple[int, tuple[int, ...], int], tuple[float, float, float]]
@@ -35,7 +34,7 @@ class Answer:
     `live`: it is in its index, and stands for its state.
     """
 
-    __slots__ = ("_rooms", "choice", "excluded", "live", "picks", "rank", "score", "state", "table", "trouble")
+    __slots__ = ("_supplies", "choice", "excluded", "live", "picks", "rank", "score", "state", "table", "trouble")
 
     def __init__(
         self,
@@ -51,15 +50,16 @@ class Answer:
         self.live = False
         self.rank: Rank | None = None if score is None else (score.hard, score.soft)
         self.picks: Picks | None = None if choice is None else picks_of(choice, table.order)
-        self._rooms: tuple[float, float] | None = None
+        self._supplies: tuple[Supply, Supply] | None = None
 
-    def rooms(self, occupied: Mapping[DeviceId, Occupancy]) -> tuple[float, float]:
-        """How many devices like those asked for are free there, before and after the choice. `occupied`: of shared devices."""
-        if self._rooms is None:
+    def supplies(self, known: Known, outlook: Outlook) -> tuple[Supply, Supply]:
+        """What the state's devices serve of what is expected, before and after the choice. `outlook`: that of the answer's index."""
+        if self._supplies is None:
             assert self.choice is not None
-            start = make_start(self.table, self.state.used, self.state.shares, occupied, frozenset(), 0)
-            self._rooms = rooms(self.table, start, self.choice)
-        return self._rooms
+            state, occupied = self.state, known.memory.inventory.usage.by_device
+            start = make_start(self.table, state.used, state.shares, occupied, frozenset(), 0)
+            self._supplies = supplies(self.table, start, self.choice, outlook.expectations(known, state.view))
+        return self._supplies
 
 
 class Index:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from dra_operator.allocator.demand import Expectations
-from dra_operator.allocator.outlook import Outlook
-from dra_operator.allocator.plan import Plan, Way, make_plan
-from dra_operator.allocator.problem import Demand, Failed, Problem, Strategy, UnitConstraint
+from dra_operator.allocator.outlook import Outlook, Wanted
+from dra_operator.allocator.plan import Plan, make_plan
+from dra_operator.allocator.problem import Demand, Failed, Problem, Rooms, Strategy, UnitConstraint
 from dra_operator.allocator.results import Assembler
 from dra_operator.allocator.scoring import Score, best
 from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
 from dra_operator.allocator.selection import Filter, Selectors
+from dra_operator.allocator.situations import Situations
 from dra_operator.allocator.start import Start, make_start
 from dra_operator.allocator.table import Table, make_table
 from dra_operator.api.claims import DeviceClass, ResourceClaim
@@ -170,7 +171,9 @@ class Memory:
         self.selectors = Selectors()
         self._filters: dict[tuple[int, tuple[str | None, ...]], Filter] = {}
         self._known: dict[object, Known] = {}
-        self._outlook: Outlook | None = None
+        #: With what is left beside devices, and without.
+        self._outlooks: dict[bool, Outlook] = {}
+        self._situations: Situations | None = None
         #: Plans with an index, by when they last got one.
         self._indexed: dict[Known, None] = {}
         self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
@@ -195,11 +198,11 @@ class Memory:
 
     def make_room(self, known: Known) -> None:
         """Before a plan gets a new index: drop those nobody will ask again, and the oldest once there is too much of them."""
-        outlook = self._outlook
+        current = (None, *self._outlooks.values())
         known.indexes = {
             key: index
             for key, index in list(known.indexes.items())[-_INDEXES_KEPT:]
-            if getattr(index, "outlook", None) in (None, outlook)
+            if getattr(index, "outlook", None) in current
         }
         self._indexed.pop(known, None)
         self._indexed[known] = None
@@ -247,24 +250,32 @@ class Memory:
     def reads(self, expression: str) -> frozenset[Attribute] | None:
         return self.selectors.derived_reads(expression)
 
-    def outlook(self, demand: Demand | None) -> Outlook:
+    def outlook(self, demand: Demand | None, rooms: Rooms | None = None) -> Outlook:
         """What to expect, as of now or not long ago."""
-        known = self._outlook
-        if known is None or known.demand is not demand or not known.current():
-            known = self._outlook = Outlook(self.inventory, demand, self._expected(demand))
+        known = self._outlooks.get(rooms is not None)
+        situations = None if rooms is None else self.situations(rooms)
+        if known is None or known.demand is not demand or known.situations is not situations or not known.current():
+            known = Outlook(self.inventory, demand, self._expected(demand), situations)
+            self._outlooks[rooms is not None] = known
         return known
 
-    def _expected(self, demand: Demand | None) -> list[tuple[Known, Way, float]]:
+    def situations(self, rooms: Rooms) -> Situations:
+        """The nodes by what is left beside their devices."""
+        if self._situations is None or self._situations.rooms is not rooms:
+            self._situations = Situations(self.inventory, rooms)
+        return self._situations
+
+    def _expected(self, demand: Demand | None) -> list[Wanted]:
         """Each kind of claim expected; those that cannot be planned are left out."""
-        found: list[tuple[Known, Way, float]] = []
-        for spec, weight in () if demand is None else demand.items:
+        found: list[Wanted] = []
+        for spec, weight, beside in () if demand is None else demand.items:
             known = self.known(Problem((ResourceClaim(_NO_META, spec),)))
             if isinstance(known, Failed):
                 continue
             for requirement in known.plan.requirements:
                 way = requirement.ways[0]
                 if not way.all and not way.admin:
-                    found.append((known, way, weight))
+                    found.append(Wanted(known, way, weight, beside))
         return found
 
     def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:

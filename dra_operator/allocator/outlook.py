@@ -4,18 +4,24 @@ The strategy Fragmentation maximises the sum of the logarithms of what still fit
 one allocation takes away counts against all there is of it. So a scarce model is kept for those who need that one, and whole
 nodes for those who need many devices, in proportion to their demand, without a rule for either.
 
+Where it is known what pods take beside their devices, a kind fits as often as the devices, the CPU and the memory of a node all allow,
+kind by kind; and besides, devices count by what pods with such devices take on the average, so that what single kinds leave over counts
+as well.
+
 An outlook is taken at one time and used until supply has changed much: answers are remembered with it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
-from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Shape, shape_of
+from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Left, Part, shape_of
 from dra_operator.allocator.plan import Way
-from dra_operator.allocator.problem import Demand
+from dra_operator.allocator.problem import Demand, Room
+from dra_operator.allocator.situations import Situations
 from dra_operator.allocator.start import make_start
-from dra_operator.allocator.table import positions
+from dra_operator.allocator.table import Table, positions
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.views import State, View
 
@@ -24,33 +30,57 @@ if TYPE_CHECKING:
 
 #: Claims of the usual sizes of what is being asked for weigh, all sizes together, as much as so many claims of the demand.
 _PRIOR = 32.0
-#: A device stranded for lack of CPU counts as so many taken: it is lost for good, and an average tells of few nodes that they are short.
-_STRANDED = 4.0
+#: Devices by what is taken beside them on the average count so much against all kinds together.
+_AVERAGE = 1.0
 #: Supply is looked at anew after this part of all devices may have changed hands, and counts as changed beyond these ratios.
 _PATIENCE = 16
 _CHANGED = (4 / 5, 5 / 4)
 #: So many states are enough to estimate a supply.
-_SAMPLE = 256
+_SAMPLE = 512
 #: Keeps weights in the order of devices.
 _SCALE = 1000.0
 
 
-class Outlook:
-    """`demand` None: only the prior. `expected`: plan, way, how often."""
+#: CPU in thousandths and memory in bytes, of one claim or device.
+Beside = tuple[float, float]
 
-    def __init__(self, inventory: Inventory, demand: Demand | None, expected: list[tuple[Known, Way, float]]) -> None:
+
+class Wanted(NamedTuple):
+    """What is expected: a plan and a way of it, how often, and what is taken beside the devices."""
+
+    known: Known
+    way: Way
+    weight: float
+    beside: Room
+
+
+class Outlook:
+    """`demand` None: only the prior. `situations`: where what is left beside the devices counts."""
+
+    def __init__(
+        self, inventory: Inventory, demand: Demand | None, expected: list[Wanted], situations: Situations | None
+    ) -> None:
         self.demand = demand
         #: Against 1 for the demand.
         self._prior = 1.0 if demand is None else _PRIOR / max(demand.evidence, 1.0)
-        self._inventory = inventory
+        self._inventory, self.situations = inventory, situations
         self._expected = expected
         self._taken_at = inventory.version
-        self._sample = _sample(inventory)
-        self._supply: dict[tuple[Known, int, int], float] = {}
+        #: States, what is left beside them, and how many nodes there are; a sum over them is to be multiplied with the factor.
+        self._sample: list[tuple[State, Room | None, int]] = []
+        self._factor = 1.0
+        self._counted: dict[tuple[Known, int, int], list[tuple[int, float]]] = {}
+        self._seen: dict[tuple[State, tuple[int, ...], int], tuple[int, Left]] = {}
+        self._take_sample()
+        self._supply: dict[tuple[Known, int, int, Beside], float] = {}
+        #: How many devices a claim takes, by plan and way.
+        self._sizes: dict[tuple[Known, int], float] = {}
         self._expectations: dict[tuple[Known, View], Expectations] = {}
         self._demands: dict[View, Expectation] = {}
-        for known, way, _ in expected:
-            self._supply_of(known, way, way.count)
+        self._averages: dict[Known, Beside] = {}
+        self._average_weights: dict[Known, float] = {}
+        for item in expected:
+            self._supply_of(item.known, item.way, item.way.count, item.beside)
 
     def current(self) -> bool:
         """Is it still good enough? Looks at the supply now and then."""
@@ -58,19 +88,22 @@ class Outlook:
         if inventory.version - self._taken_at < max(64, inventory.device_count // _PATIENCE):
             return True
         self._taken_at = inventory.version
-        self._sample = _sample(inventory)
+        self._take_sample()
         low, high = _CHANGED
-        for known, way, _ in self._expected:
-            before, now = self._supply_of(known, way, way.count), self._measure(known, way, way.count)
-            if not low * before <= now <= high * before:
+        for known, way, _, beside in self._expected:
+            before = self._supply_of(known, way, way.count, beside)
+            if not low * before <= self._measure(known, way, way.count, beside) <= high * before:
                 return False
         return True
 
-    def worth(self, known: Known) -> float:
-        """What one more device like those a plan asks for, and that nobody could use, takes away."""
-        ways = [item.ways[0] for item in known.plan.requirements if not item.ways[0].all and not item.ways[0].admin]
-        supply = sum(self._supply_of(known, way, 1) for way in ways) / max(len(ways), 1)
-        return _STRANDED * (1.0 + self._prior) * _SCALE / max(supply, 1.0)
+    def usable(self, known: Known, devices: float, room: Room) -> float:
+        """What so many free devices like those a plan asks for count, as far as room for the average pod lasts."""
+        weight = self._average_weights.get(known)
+        if weight is None:
+            weight = self._average_weights[known] = self._average_weight(known)
+        cpu, memory = self._average(known)
+        most = min(room[0] / cpu if cpu else inf, room[1] / memory if memory else inf)
+        return weight * min(devices, most)
 
     def expectations(self, known: Known, view: View) -> Expectations:
         """What is expected on one view, for scoring claims of one plan."""
@@ -85,58 +118,129 @@ class Outlook:
         if found is None:
             found = self._demands[view] = Expectation(
                 [
-                    (shape_of(known.table(view, False), way, way.count), self._weight(known, way, way.count, weight))
-                    for known, way, weight in self._expected
+                    Part(
+                        shape_of(known.table(view, False), way, way.count),
+                        self._weight(known, way, way.count, weight, beside),
+                        beside,
+                    )
+                    for known, way, weight, beside in self._expected
                 ]
             )
         return found
 
     def _prior_on(self, known: Known, view: View) -> Expectation:
-        ways = [item.ways[0] for item in known.plan.requirements if not item.ways[0].all and not item.ways[0].admin]
+        ways = _ways(known)
         table = known.table(view, False)
         each = self._prior / (len(TYPICAL_COUNTS) * max(len(ways), 1))
-        return Expectation(
-            [
-                (shape_of(table, way, count), self._weight(known, way, count, each))
-                for way in ways
-                for count in TYPICAL_COUNTS
-            ]
-        )
+        parts = []
+        for way in ways:
+            cpu, memory = self._average_of(known, way)
+            for count in TYPICAL_COUNTS:
+                beside = cpu * count, memory * count
+                parts.append(Part(shape_of(table, way, count), self._weight(known, way, count, each, beside), beside))
+        return Expectation(parts)
 
-    def _weight(self, known: Known, way: Way, count: int, weight: float) -> float:
+    def _average(self, known: Known) -> Beside:
+        """What pods with devices of the same classes take beside each on the average."""
+        found = self._averages.get(known)
+        if found is None:
+            classes = _classes(known)
+            devices = cpu = memory = 0.0
+            counted: set[tuple[Known, Room]] = set()
+            for item in self._expected:
+                if _classes(item.known) == classes:
+                    devices += item.weight * item.way.count * self._sizes.get((item.known, item.way.index), 1.0)
+                    if (item.known, item.beside) not in counted:
+                        counted.add((item.known, item.beside))
+                        cpu, memory = cpu + item.weight * item.beside[0], memory + item.weight * item.beside[1]
+            found = self._averages[known] = (cpu / devices, memory / devices) if devices else (0.0, 0.0)
+        return found
+
+    def _average_of(self, known: Known, way: Way) -> Beside:
+        """As `_average`, beside what one device of this way takes, which may be a part of one."""
+        self._claims(known, way, way.count)
+        size = self._sizes[known, way.index]
+        cpu, memory = self._average(known)
+        return cpu * size, memory * size
+
+    def _average_weight(self, known: Known) -> float:
+        ways = _ways(known)
+        if not ways:
+            return 0.0
+        supply = sum(self._supply_of(known, way, 1, self._average_of(known, way)) for way in ways) / len(ways)
+        return _AVERAGE * _SCALE / max(supply, 1.0)
+
+    def _weight(self, known: Known, way: Way, count: int, weight: float, beside: Beside) -> float:
         """Of one more or less, where there is this much in all."""
-        return weight * _SCALE / max(self._supply_of(known, way, count), 1.0)
+        return weight * _SCALE / max(self._supply_of(known, way, count, beside), 1.0)
 
-    def _supply_of(self, known: Known, way: Way, count: int) -> float:
-        key = (known, way.index, count)
+    def _supply_of(self, known: Known, way: Way, count: int, beside: Beside) -> float:
+        key = (known, way.index, count, beside)
         supply = self._supply.get(key)
         if supply is None:
-            supply = self._supply[key] = self._measure(known, way, count)
+            supply = self._supply[key] = self._measure(known, way, count, beside)
         return supply
 
-    def _measure(self, known: Known, way: Way, count: int) -> float:
+    def _measure(self, known: Known, way: Way, count: int, beside: Beside) -> float:
         """How many devices such claims could get in the whole cluster, each kind of claim by itself."""
         total = 0.0
-        occupied = self._inventory.usage.by_device
-        states, factor = self._sample
-        for state in states:
-            if not state.nodes:
-                continue
-            table = known.table(state.view, False)
-            shape: Shape = shape_of(table, way, count)
-            if shape.groups:
-                start = make_start(table, state.used, state.shares, occupied, frozenset(), 0)
-                left = {table.order[bit]: amounts for bit, amounts in start.left}
-                total += shape.fitting(positions(table, start.free), left) * len(state.nodes)
-        return total * factor
+        for (claims, size), (_, room, nodes) in zip(self._claims(known, way, count), self._sample, strict=True):
+            if claims:
+                total += min(claims, _served(room, beside)) * size * nodes
+        return total * self._factor
+
+    def _claims(self, known: Known, way: Way, count: int) -> list[tuple[int, float]]:
+        """By state of the sample, how many claims get their devices, and how many devices each takes."""
+        key = known, way.index, count
+        found = self._counted.get(key)
+        if found is None:
+            found = self._counted[key] = []
+            most = 0.0
+            for state, _, _ in self._sample:
+                table = known.table(state.view, False)
+                shape = shape_of(table, way, count)
+                found.append((shape.claims(*self._free(table, state)), shape.size) if shape.groups else (0, 0.0))
+                most = max(most, found[-1][1] / shape.count)
+            self._sizes[known, way.index] = most or 1.0
+        return found
+
+    def _free(self, table: Table, state: State) -> tuple[int, Left]:
+        """What is free and left of a state's devices, by position. Plans that look at the same devices see the same."""
+        key = state, tuple(table.order), table.multi
+        found = self._seen.get(key)
+        if found is None:
+            start = make_start(table, state.used, state.shares, self._inventory.usage.by_device, frozenset(), 0)
+            left = {table.order[bit]: amounts for bit, amounts in start.left}
+            found = self._seen[key] = positions(table, start.free), left
+        return found
+
+    def _take_sample(self) -> None:
+        self._counted.clear()
+        self._seen.clear()
+        found: list[tuple[State, Room | None, int]]
+        if self.situations is None:
+            found = [(state, None, len(state.nodes)) for state in self._inventory.states.populated()]
+        else:
+            self.situations.catch_up()
+            found = [(item.state, item.room, len(item.nodes)) for item in self.situations.populated()]
+        if len(found) <= _SAMPLE:
+            self._sample, self._factor = found, 1.0
+            return
+        self._sample = found[:: len(found) // _SAMPLE]
+        self._factor = sum(nodes for _, _, nodes in found) / sum(nodes for _, _, nodes in self._sample)
 
 
-def _sample(inventory: Inventory) -> tuple[list[State], float]:
-    """States to measure supply on, and what the sum over them is to be multiplied with."""
-    states = inventory.states.populated()
-    if len(states) <= _SAMPLE:
-        return states, 1.0
-    step = len(states) // _SAMPLE
-    chosen = states[::step]
-    nodes, all_nodes = sum(len(state.nodes) for state in chosen), sum(len(state.nodes) for state in states)
-    return chosen, all_nodes / nodes
+def _ways(known: Known) -> list[Way]:
+    return [item.ways[0] for item in known.plan.requirements if not item.ways[0].all and not item.ways[0].admin]
+
+
+def _classes(known: Known) -> frozenset[str]:
+    return frozenset(way.detail.device_class_name for way in known.plan.ways)
+
+
+def _served(room: Room | None, beside: Beside) -> float:
+    """How many pods that take this each have room."""
+    if room is None:
+        return inf
+    cpu = room[0] // beside[0] if beside[0] else inf
+    return min(cpu, room[1] // beside[1]) if beside[1] else cpu

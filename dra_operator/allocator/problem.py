@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from dra_operator.api.claims import Allocation, ClaimSpec, ResourceClaim
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.kinds import Kind
+from dra_operator.inventory.trail import Trail
 
 #: Steps of the search one `solve` may take, over all nodes: some seconds.
 WORK_BUDGET = 200_000
@@ -44,13 +45,34 @@ class UnitConstraint:
     weight: int = 1
 
 
+#: CPU in thousandths of a core, and memory in bytes.
+Room = tuple[int, int]
+
+
+class Rooms(Protocol):
+    """What nodes have left beside their devices. `changes`: nodes of which it may be another than before."""
+
+    changes: Trail
+
+    def room(self, node: str) -> Room:
+        """What nobody on the node has asked for."""
+
+
+class Expected(NamedTuple):
+    """A kind of claim: how often it is asked for, and what the pods that ask for it take beside its devices."""
+
+    spec: ClaimSpec
+    weight: float
+    beside: Room = (0, 0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """What is expected to be asked for next, for Fragmentation: claim specs and how often. Compared by identity: keep one object
+    """What is expected to be asked for next, for Fragmentation: kinds of claims. Compared by identity: keep one object
     as long as it holds, since answers are remembered with it. `evidence`: how many claims it was drawn from; the more, the less is
     thought of what is usual elsewhere."""
 
-    items: tuple[tuple[ClaimSpec, float], ...] = ()
+    items: tuple[Expected, ...] = ()
     evidence: float = 0.0
 
 
@@ -73,8 +95,7 @@ class Problem:
     for admin access or with mode All.
     `cost`: what choosing a node costs others, 0 = nothing; smaller is better, after the hard preferences.
     `wish`: how welcome a node is, from 0 to `wish_most`; counts with the weights of preferred constraints.
-    `serves`: for how many devices what else is left on a node (CPU, memory) suffices, before the unit runs there and after; (inf, inf)
-    where that does not matter. Devices beyond are stranded, and Fragmentation minds how many more of them there will be.
+    `rooms`: what is left on nodes beside their devices, of which the unit takes `beside`. Fragmentation counts with it what still fits.
     `admin_access`: may claims of this namespace ask for admin access? (None: all, the API server has checked.)
     `ignore_usage`: as if nothing was allocated. `seed` goes into share IDs, which are the same for the same input.
     """
@@ -89,7 +110,8 @@ class Problem:
     cost: Callable[[str], float] | None = None
     wish: Callable[[str], float] | None = None
     wish_most: float = 0.0
-    serves: Callable[[str], tuple[float, float]] | None = None
+    rooms: Rooms | None = None
+    beside: Room = (0, 0)
     constraints: tuple[UnitConstraint, ...] = ()
     demand: Demand | None = None
     admin_access: Callable[[str], bool] | None = None

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dra_operator.allocator.connecting import connected, covers, values_of
-from dra_operator.allocator.demand import Expectations, Left, fitting
+from dra_operator.allocator.demand import Expectations, Left, Serving, fitting
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
 from dra_operator.allocator.start import Start
@@ -26,15 +27,27 @@ class Score:
     soft: tuple[float, float, float]
 
 
-def rooms(table: Table, start: Start, choice: Choice) -> tuple[float, float]:
-    """Free devices of those the plan can use, shared ones by the fullest of their capacities: before and after a choice."""
+class Supply(NamedTuple):
+    """What free devices serve of what is expected. `devices`: how many there are like those a plan asks for, shared ones by the fullest
+    of their capacities."""
+
+    servings: tuple[Serving, ...]
+    devices: float
+
+
+def supplies(table: Table, start: Start, choice: Choice, expected: Expectations) -> tuple[Supply, Supply]:
+    """Before a choice, and after it."""
     judge = _Judge(table, start, Strategy.Pack, (), ())
     taken = 0
     for way, picked in choice:
         if not way.admin:
             for bit in picked:
                 taken |= 1 << bit
-    return judge.room(judge.free, judge.left), judge.room(*judge.after(choice, taken))
+
+    def supply(free: int, left: Left) -> Supply:
+        return Supply(tuple([part.serving(free, left) for part in expected]), judge.room(free, left))
+
+    return supply(judge.free, judge.left), supply(*judge.after(choice, taken))
 
 
 def best(

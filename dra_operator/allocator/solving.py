@@ -6,14 +6,14 @@ Nodes are looked at one by one only where a caller's own conditions (`nodes`, `f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from dra_operator.allocator.failures import failed_by, unusable_pools
 from dra_operator.allocator.index import Answer, Index, Rank
 from dra_operator.allocator.memory import Known, Memory, Stopped, memory_of
+from dra_operator.allocator.ordering import Ordering, orderings_of
 from dra_operator.allocator.problem import Failed, Problem, Result, Solved, Strategy, Unsolved
 from dra_operator.allocator.search import Work
 from dra_operator.allocator.statistics import Survey, warnings_of
@@ -22,10 +22,15 @@ from dra_operator.inventory.views import NodeRecord
 
 #: Up to so many candidate nodes are looked at one by one.
 _FEW = 32
-#: So many nodes are compared by what they would strand, and no more in a large cluster.
-_WEIGHED = 512
 
-Place = tuple[NodeRecord, Answer]
+
+class Place(NamedTuple):
+    """A node, what to take there, and how good that is."""
+
+    record: NodeRecord
+    answer: Answer
+    rank: Rank | None
+
 
 _NOTHING_HELD: tuple[dict[str, int], frozenset[DeviceId]] = ({}, frozenset())
 
@@ -56,7 +61,7 @@ def attempt(problem: Problem, snapshot: Snapshot) -> Solved | None:
         return None
     solver = _Solver(problem, inventory, memory, known)
     place = solver.place()
-    return None if place is None or isinstance(place, Failed) else solver.solved(*place)
+    return None if place is None or isinstance(place, Failed) else solver.solved(place.record, place.answer)
 
 
 def _refused_admin(problem: Problem, known: Known) -> Failed | None:
@@ -82,7 +87,9 @@ class _Solver:
         self.unfit: set[str] = set()
         self.held, self.homeless = memory.held(problem.forbidden) if problem.forbidden else _NOTHING_HELD
         self.allowed = None if problem.nodes is None else frozenset(problem.nodes)
-        self.outlook = memory.outlook(problem.demand) if problem.strategy is Strategy.Fragmentation else None
+        minds = problem.strategy is Strategy.Fragmentation
+        self.rooms = problem.rooms if minds and not problem.ignore_usage else None
+        self.outlook = memory.outlook(problem.demand, self.rooms) if minds else None
 
     def at_once(self) -> Result | None:
         """The answer where no node has to be looked at by itself and one state is best; None: ask `solve`."""
@@ -92,7 +99,7 @@ class _Solver:
             or problem.fits is not None
             or problem.cost is not None
             or problem.wish is not None
-            or problem.serves is not None
+            or (problem.rooms is not None and problem.strategy is Strategy.Fragmentation)
             or self.held
             or problem.ignore_usage
             or problem.strategy is Strategy.FirstFit
@@ -114,7 +121,7 @@ class _Solver:
         if isinstance(place, Failed):
             return place
         if place is not None:
-            return self.solved(*place)
+            return self.solved(place.record, place.answer)
         return self._unsolved()
 
     def place(self) -> Place | Failed | None:
@@ -167,7 +174,7 @@ class _Solver:
                 continue
             if answer.trouble is not None:
                 return failed_by(answer.trouble, answer.table, record, self.problem)
-            return record, answer
+            return Place(record, answer, answer.rank)
         if self.exhausted:
             return None
         if excluded is not None:
@@ -198,86 +205,87 @@ class _Solver:
             yield state.nodes[0]
 
     def _best(self) -> Place | None:
-        """The best state with a node that will do; where a node costs something, also the nodes of the next best states."""
+        """The best group of nodes with one that will do; where a node costs something, also nodes of the next best groups."""
         index = self._index()
         chosen = self._best_of(self._each(sorted(self.held))) if self.held else None
         order = None if chosen is None else self._order(chosen)
-        weighed = 0
-        for answer in index.in_order():
-            if order is not None and self._settled(order, answer):
+        for rank, answer, names in self._groups(index):
+            if order is not None and self._at_best(rank) > order[:5]:
+                # No node of this group, nor of worse ones, can be better.
                 break
-            for name in self._acceptable(answer):
-                place = self.inventory.nodes[name], answer
-                its, at_best = self._order(place), self._at_best(answer)
+            for name in self._acceptable(names):
+                place = Place(self.inventory.nodes[name], answer, rank)
+                its = self._order(place)
                 if order is None or its < order:
                     chosen, order = place, its
-                # Those that only strand something.
-                weighed += its[:3] == at_best[:3]
-                if weighed > _WEIGHED or its[:5] == at_best:
-                    # Of nodes in one state that cost nothing the first by name is best.
+                if its[:5] == self._at_best(rank):
+                    # Of nodes in one group that cost nothing the first by name is best.
                     break
-            if weighed > _WEIGHED:
-                break
         return chosen
 
-    def _settled(self, chosen: tuple[Any, ...], answer: Answer) -> bool:
-        """Can no node of this state, nor of worse ones, be better?"""
-        return self._at_best(answer) > chosen[:5]
+    def _groups(self, index: Index) -> Iterator[tuple[Rank, Answer, list[str]]]:
+        """Nodes that are alike, best first."""
+        ordering = self._ordering(index)
+        if ordering is None:
+            for answer in index.in_order():
+                assert answer.rank is not None
+                yield answer.rank, answer, answer.state.nodes
+        else:
+            ordering.catch_up(self.work)
+            self.exhausted = self.exhausted or bool(ordering.unfinished)
+            for rank, answer, situation in ordering.in_order():
+                yield rank, answer, situation.nodes
 
-    def _at_best(self, answer: Answer) -> tuple[Any, ...]:
-        """The order of a node in this state that costs nothing and is most welcome, but for its name."""
-        assert answer.rank is not None
-        hard, (prefer, strategic, waste) = answer.rank
+    def _ordering(self, index: Index) -> Ordering | None:
+        """Where what is left beside devices counts. Devices that no node has to itself strand nowhere."""
+        if self.rooms is None or self.outlook is None or self.known.shared_pools:
+            return None
+        situations = self.memory.situations(self.rooms)
+        return orderings_of(self.inventory).of(index, self.outlook, situations, self.problem.beside)
+
+    def _at_best(self, rank: Rank) -> tuple[Any, ...]:
+        """The order of a node of this rank that costs nothing and is most welcome, but for its name."""
+        hard, (prefer, strategic, waste) = rank
         return hard, 0.0, prefer - self.problem.wish_most, strategic, waste
-
-    def _stranded(self, record: NodeRecord, answer: Answer) -> float:
-        """What is lost by devices that will be free without enough CPU or memory beside them to be used."""
-        serves = self.problem.serves
-        if serves is None or self.outlook is None:
-            return 0.0
-        before, after = serves(record.name)
-        if before == inf == after:
-            return 0.0
-        free, left = answer.rooms(self.inventory.usage.by_device)
-        more = max(0.0, left - after) - max(0.0, free - before)
-        return more * self.outlook.worth(self.known) if more > 0.0 else 0.0
 
     def _order(self, place: Place) -> tuple[Any, ...]:
         """Smaller is better: hard preferences, cost, preferred constraints, strategy, size, name."""
-        problem = self.problem
-        record, answer = place
-        assert answer.rank is not None
-        hard, (prefer, strategic, waste) = answer.rank
-        cost = 0.0 if problem.cost is None else problem.cost(record.name)
+        problem, name = self.problem, place.record.name
+        assert place.rank is not None
+        hard, (prefer, strategic, waste) = place.rank
+        cost = 0.0 if problem.cost is None else problem.cost(name)
         if problem.wish is not None:
-            prefer -= problem.wish(record.name)
-        strategic += self._stranded(record, answer)
-        return hard, cost, prefer, strategic, waste, record.name
+            prefer -= problem.wish(name)
+        return hard, cost, prefer, strategic, waste, name
 
-    def _acceptable(self, answer: Answer) -> Iterator[str]:
-        """Nodes in the answer's state that may be taken, by name."""
-        for name in answer.state.nodes:
+    def _acceptable(self, names: Sequence[str]) -> Iterator[str]:
+        """Those that may be taken."""
+        for name in names:
             if name not in self.held and (self.allowed is None or name in self.allowed) and self._fits(name):
                 yield name
 
     def _best_of(self, places: Iterator[Place]) -> Place | None:
         chosen: Place | None = None
         for place in places:
-            if place[1].rank is None:
+            if place.rank is None:
                 continue
-            if (chosen is None or self._order(place) < self._order(chosen)) and self._fits(place[0].name):
+            if (chosen is None or self._order(place) < self._order(chosen)) and self._fits(place.record.name):
                 chosen = place
         return chosen
 
     def _each(self, names: Iterable[str]) -> Iterator[Place]:
         index = self._index()
+        ordering = self._ordering(index)
         for name in names:
             record = self.inventory.nodes.get(name)
             if record is None or record.state is None or (self.allowed is not None and name not in self.allowed):
                 continue
             answer = self._answer(index, record)
             if answer is not None:
-                yield record, answer
+                rank = answer.rank
+                if rank is not None and ordering is not None and self.rooms is not None:
+                    rank = ordering.rank(answer, self.rooms.room(name))
+                yield Place(record, answer, rank)
 
     def _answer(self, index: Index, record: NodeRecord) -> Answer | None:
         assert record.state is not None
@@ -311,7 +319,7 @@ class _Solver:
                 continue
             for name in state.nodes:
                 if (self.allowed is None or name in self.allowed) and self._fits(name):
-                    place = self.inventory.nodes[name], answer
+                    place = Place(self.inventory.nodes[name], answer, answer.rank)
                     if chosen is None or self._order(place) < self._order(chosen):
                         chosen = place
                     break

@@ -18,7 +18,7 @@ from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim, View
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import NOTHING
-from dra_operator.queue.nodefit import Misfit
+from dra_operator.queue.nodefit import Misfit, beside_devices
 
 _NOBODY: frozenset[str] = frozenset()
 
@@ -100,7 +100,8 @@ class Problems:
             cost=None if pod is None or empty else lambda name: state.ledger.cost(pod, name, without=without),
             forbidden=forbidden,
             barred=barred,
-            serves=None if pod is None or empty or not minds else state.expecting.serves(pod, todo),
+            rooms=state.ledger if minds and not empty else None,
+            beside=(0, 0) if pod is None else beside_devices(pod),
             constraints=constraints,
             demand=state.expecting.demand() if minds else None,
             ignore_usage=empty,

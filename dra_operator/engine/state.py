@@ -115,7 +115,7 @@ class State:
         self.usage = Usage(self.inventory)
         self.republishing = Republishing(self.inventory)
         self.ledger = NodeLedger(self._is_served)
-        self.expecting = Expecting(self.view, self.inventory, self.ledger)
+        self.expecting = Expecting(self.view)
         settings = self.settings
         self.writes = Writes(retry_after=settings.retry_unknown, forget_after=settings.forget_assumption)
         self.avoided = AvoidedNodes(settings.avoid_initial, settings.avoid_max)

@@ -16,6 +16,7 @@ from dra_operator.api.core import Node
 from dra_operator.api.selectors import NodeSelector, node_by_name
 from dra_operator.inventory.kinds import Kind, attribute_of, typed
 from dra_operator.inventory.pools import Offer, Pool
+from dra_operator.inventory.trail import Trail
 
 #: The node feature without which devices with `skipNodeOperations` cannot be used (KEP-5945).
 SKIP_NODE_OPERATIONS = "DRAOptionalNodeOperations"
@@ -119,6 +120,8 @@ class States:
         self._limit = self._STATES_LIMIT
         self.journal: list[State | Pool] = []
         self.journal_start = 0
+        #: Nodes that got into another state.
+        self.moves = Trail()
 
     @property
     def journal_end(self) -> int:
@@ -159,6 +162,7 @@ class States:
         if old is not None:
             del old.nodes[bisect_left(old.nodes, name)]
         record.state = new
+        self.moves.note(name)
         if new is not None:
             insort(new.nodes, name)
             if new.waiting:

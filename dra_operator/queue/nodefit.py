@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dra_operator.api.core import HostPort, Node, Pod, Resources
 from dra_operator.api.taints import Taint, untolerated
+from dra_operator.inventory.trail import Trail
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
@@ -67,6 +68,8 @@ class NodeLedger:
         self._rooms: dict[str, _Room] = {}
         self._where: dict[str, str] = {}
         self._ignored = ignored_resource
+        #: Nodes of which `room` may be another than before.
+        self.changes = Trail()
 
     @property
     def nodes(self) -> dict[str, Node]:
@@ -78,10 +81,12 @@ class NodeLedger:
         self._nodes[node.name] = node
         if old is not None and _fit_fields(old) == _fit_fields(node):
             return False
+        self.changes.note(node.name)
         return True
 
     def remove_node(self, name: str) -> None:
         self._nodes.pop(name, None)
+        self.changes.note(name)
 
     def occupy(self, pod: Pod, node: str) -> None:
         """The pod runs on `node`, or will: its allocation was written. Replaces what was known of the pod."""
@@ -94,6 +99,7 @@ class NodeLedger:
             self.vacate(uid)
         self._rooms.setdefault(node, _Room()).add(uid, occupant, 1)
         self._where[uid] = node
+        self.changes.note(node)
 
     def vacate(self, uid: str) -> bool:
         """The pod takes nothing any more; returns whether it did before."""
@@ -104,6 +110,7 @@ class NodeLedger:
         room.add(uid, room.occupants[uid], -1)
         if not room.occupants:
             del self._rooms[node]
+        self.changes.note(node)
         return True
 
     def place_of(self, uid: str) -> str | None:
@@ -186,6 +193,10 @@ class NodeLedger:
             return allocatable
         return max(allocatable - sum([level.get(resource, 0) for level in room.taken.values()]), 0)
 
+    def room(self, node: str) -> tuple[int, int]:
+        """The CPU (in thousandths) and memory (in bytes) left, whoever has the rest."""
+        return self.free(node, "cpu"), self.free(node, "memory")
+
     def _shortage(self, pod: Pod, node: Node, room: _Room | None, without: frozenset[str]) -> Misfit | None:
         gone = self._not_counted(pod, room, without)
         for resource, needs in pod.requests.items():
@@ -228,6 +239,11 @@ class NodeLedger:
             for held in occupant.ports
             for wanted in pod.host_ports
         )
+
+
+def beside_devices(pod: Pod) -> tuple[int, int]:
+    """What the pod takes of `NodeLedger.room`."""
+    return pod.requests.get("cpu", 0), pod.requests.get("memory", 0)
 
 
 #: kubelet's default; nodes offline often state no pod count.

@@ -9,8 +9,6 @@ import pytest
 from dra_operator.api.claims import ResourceClaim
 from dra_operator.engine.expecting import Expecting
 from dra_operator.engine.view import View
-from dra_operator.inventory import Inventory
-from dra_operator.queue.nodefit import NodeLedger
 from tests.engine.stage import GPU, Stage, claim, device_class, devices_spec, gpus, node, pod
 
 OF_H100 = f'device.attributes["{GPU}"].model == "h100"'
@@ -62,7 +60,7 @@ def expecting(claims: list[dict[str, object]]) -> tuple[View, Expecting]:
     view = View()
     for item in claims:
         view.apply_claim(item)
-    return view, Expecting(view, Inventory(), NodeLedger())
+    return view, Expecting(view)
 
 
 def test_a_restart_expects_the_same() -> None:
@@ -78,7 +76,7 @@ def test_a_restart_expects_the_same() -> None:
 def test_waiting_claims_weigh_more_than_placed_ones() -> None:
     demand = expecting([raw(0, 1, True), raw(1, 2, False)])[1].demand()
     assert demand is not None
-    weights = {spec.requests[0].details[0].count: weight for spec, weight in demand.items}
+    weights = {item.spec.requests[0].details[0].count: item.weight for item in demand.items}
     assert weights[2] > weights[1]
 
 

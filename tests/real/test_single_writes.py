@@ -18,9 +18,9 @@ from tests.real.workloads import devices, listed, nodes_of, template
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
-#: Finalizers of two named claims that were in use before, their allocations, their pod's gate; allocation and gate of a
-#: ReplicaSet's pod.
-WRITES = 2 + 2 + 1 + 1 + 1
+#: Finalizers of two named claims that were in use before, their allocations, their pod's nomination (it is not pinned) and
+#: gate; allocation and gate of a ReplicaSet's pod.
+WRITES = 2 + 2 + 1 + 1 + 1 + 1
 
 
 @pytest.fixture

@@ -384,9 +384,10 @@ class TestWorkloads:
         place.world.pass_time(0.3)
         assert strategic("Pod", first["name"], UNGATE, by="operator")(place).ok
         place.eventually(lambda: running(place, first["name"]))
-        assert delete("Pod", first["name"])(place).ok
+        assert delete("Pod", first["name"], gracePeriodSeconds=600)(place).ok
         place.eventually(lambda: len(pods_of(place)) == 2)
         assert place.get("ResourceClaim", name)["status"]["allocation"]
+        assert delete("Pod", first["name"], gracePeriodSeconds=0)(place).ok
         place.eventually(lambda: place.gone("ResourceClaim", name))
 
     def test_a_failed_pod_of_a_replica_set_is_replaced_and_stays(self, place: Place) -> None:

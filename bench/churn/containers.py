@@ -23,6 +23,7 @@ BOUNDED = {
     "engine._preempting._again": "sorted out at twice the waiting units",
     "engine._state.expecting": "counted anew from what is there, the most frequent _KINDS",
     "engine._state.view._specs": "a Sharing",
+    "engine._state.ledger.changes": "a Trail, shortened at its _LIMIT",
     "engine._state.inventory.memo": "the allocator's own answers, forgotten at its limits",
     "engine._state.inventory.states": "forgotten at its _STATES_LIMIT and _JOURNAL_LIMIT",
     "engine._state.inventory.kinds": "by the kinds of devices that were published",

@@ -12,6 +12,9 @@ from dra_operator.allocator.problem import Room, Rooms
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.views import State
 
+#: New situations that are kept for readers however few there are in all.
+_SPARE = 64
+
 
 class Situation:
     """`nodes`: those in it, by name. One that has no nodes any more never has any again."""
@@ -32,7 +35,8 @@ class Situations:
         self._known: dict[tuple[State, Room], Situation] = {}
         self._where: dict[str, Situation] = {}
         self._moves = self._changes = -1
-        #: New situations, after the first `journal_start`.
+        #: New situations, after the first `journal_start`. No longer than makes it quicker to read than all there are, or what
+        #: is over would be kept in it.
         self.journal: list[Situation] = []
         self.journal_start = 0
 
@@ -81,11 +85,9 @@ class Situations:
         if new is None:
             new = self._known[key] = Situation(*key)
             self.journal.append(new)
-            if len(self.journal) > _JOURNAL_LIMIT:
-                self.journal_start += _JOURNAL_LIMIT // 2
-                del self.journal[: _JOURNAL_LIMIT // 2]
+            spare = len(self.journal) - _SPARE - len(self._known)
+            if spare > len(self._known):
+                self.journal_start += spare
+                del self.journal[:spare]
         insort(new.nodes, name)
         self._where[name] = new
-
-
-_JOURNAL_LIMIT = 65_536

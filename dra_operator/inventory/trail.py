@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_LIMIT = 65_536
+_LIMIT = 8_192
 
 
 class Trail:

@@ -8,6 +8,7 @@ import pytest
 
 from dra_operator.allocator import Demand, Expected, Problem, Solved, kinds_of, solve
 from dra_operator.allocator.ordering import Ordering, orderings_of
+from dra_operator.allocator.situations import Situations
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.core import Node
 from dra_operator.api.slices import ResourceSlice
@@ -128,3 +129,23 @@ def test_a_reader_too_far_behind_is_told_so() -> None:
         trail.note(str(number))
     assert trail.since(0) is None
     assert trail.since(trail.end - 2) == ["69998", "69999"]
+
+
+def test_situations_that_are_over_are_not_kept() -> None:
+    """A node that pods come to and go from is in a new situation each time; whoever has not read for long looks at all there are."""
+    rooms = {"a": (1_000_000, 1_000_000), "b": (500_000, 500_000)}
+    inventory, ledger = cluster(8, rooms)
+    inventory.snapshot()
+    situations = Situations(inventory, ledger)
+    situations.catch_up()
+    behind = situations.journal_end
+    for _ in range(10_000):
+        ledger.take("a", (1, 1))
+        situations.catch_up()
+        assert [item.nodes for item in situations.journal[-1:]] == [["a"]]
+    assert len(situations.journal) < 100
+    assert behind < situations.journal_start
+    assert situations.journal_end == situations.journal_start + len(situations.journal)
+    assert sorted(item.nodes for item in situations.populated()) == [["a"], ["b"]]
+    assert len(ledger.changes.since(ledger.changes.end - 1) or ()) == 1
+    assert ledger.changes.since(0) is None

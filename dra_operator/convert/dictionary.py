@@ -76,10 +76,6 @@ class Dictionary:
     def keys(self) -> Iterable[str]:
         return self._evidence.keys()
 
-    def is_published(self, key: str) -> bool:
-        """Whether some slice of the input has the key itself."""
-        return bool(self._of(key).published)
-
     def type_of(self, key: str) -> TextType:
         return self._of(key).type()
 

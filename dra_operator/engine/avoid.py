@@ -57,9 +57,6 @@ class AvoidedNodes:
             return {}
         return {node: entry for node, entry in nodes.items() if entry.until > now}
 
-    def next_expiry(self, owner: str, now: float) -> float | None:
-        return min((entry.until for entry in self.active(owner, now).values()), default=None)
-
     def prune(self, now: float) -> None:
         """Forget what expired longer ago than the longest time a node is avoided. Cheap: looks once a minute."""
         if now < self._pruned + 60.0:

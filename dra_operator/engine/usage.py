@@ -26,8 +26,6 @@ class Usage:
         self.touched: dict[str, frozenset[DeviceId]] = {}
         self._freed: dict[Kind, None] = {}
         self._all_freed = False
-        self._node_of: dict[str, str] = {}
-        self._on: dict[str, dict[str, None]] = {}
 
     def take(self, uid: str, key: Key, spec: ClaimSpec, allocation: Allocation) -> None:
         """The claim takes these devices, instead of what it took before."""
@@ -37,15 +35,8 @@ class Usage:
         if taken - now:
             self._note_freed(device for device in self._devices(uid) if tuple(device) not in now)
         self._inventory.use(uid, allocation)
-        if taken == now and uid in self._node_of:
-            return
-        self.holdings.hold(uid, key.namespace, by_class(spec, allocation))
-        selector = allocation.node_selector
-        node = (None if selector is None else selector.only_node()) or ""
-        if self._node_of.get(uid) != node:
-            self._forget_place(uid)
-            self._node_of[uid] = node
-            self._on.setdefault(node, {})[uid] = None
+        if taken != now:
+            self.holdings.hold(uid, key.namespace, by_class(spec, allocation))
 
     def give_back(self, uid: str) -> bool:
         """The claim takes nothing any more; returns whether it did."""
@@ -54,12 +45,7 @@ class Usage:
         self._note_freed(devices)
         self._inventory.release(uid)
         self.holdings.release(uid)
-        self._forget_place(uid)
         return bool(devices)
-
-    def claims_on(self, node: str) -> tuple[str, ...]:
-        """UIDs of the claims whose devices are on a node; "" for those that several nodes reach."""
-        return tuple(self._on.get(node, ()))
 
     def wakes(self) -> tuple[bool, tuple[Kind, ...]]:
         """The kinds of devices that came free since the last call; first whether it may have been any."""
@@ -88,13 +74,6 @@ class Usage:
                 for other in offer.pool.content.offers:
                     if other.kind is not None:
                         self._freed[other.kind] = None
-
-    def _forget_place(self, uid: str) -> None:
-        node = self._node_of.pop(uid, None)
-        if node is not None:
-            del self._on[node][uid]
-            if not self._on[node]:
-                del self._on[node]
 
 
 def by_class(spec: ClaimSpec, allocation: Allocation) -> dict[str, int]:

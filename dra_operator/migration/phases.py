@@ -15,7 +15,6 @@ from dra_operator.engine.names import PLUGIN_RESOURCE, PLUGIN_TAINT
 from dra_operator.migration.survey import MODE_LABEL, SHARED, NodeUse, PluginResource, Survey
 
 Object = dict[str, Any]
-PHASES = (1, 2, 3)
 _POLICY = "dra-operator-migration"
 _SEND = (
     "has(object.spec.nodeSelector) ? "

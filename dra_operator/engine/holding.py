@@ -33,6 +33,8 @@ class Holding:
         self._members: dict[str, tuple[str, ...]] = {}
         #: Claims that are out of it for a write, with the object (UID) that is written.
         self._unsettled: dict[str, str] = {}
+        #: The UID under which a claim was looked at last.
+        self._uids: dict[Key, str] = {}
         #: By claim (UID) the gangs it goes with; gangs whose holders are not up to date, and these holders.
         self._gangs_of: dict[str, tuple[Key, ...]] = {}
         self._changed: dict[Key, None] = {}
@@ -104,17 +106,17 @@ class Holding:
     def refresh(self, claims: Iterable[Key]) -> None:
         """Look again at the holders of these claims, and of those they were with before."""
         self._state.inventory.refresh()
-        claims = list(claims)
         todo: dict[str, None] = {}
+        gone: dict[str, None] = {}
         for key in claims:
-            seen = self._state.view.claims.get(key)
+            seen, before = self._state.view.claims.get(key), self._uids.get(key)
+            if before is not None and (seen is None or seen.uid != before):
+                del self._uids[key]
+                gone[before] = None
             if seen is not None:
                 todo[seen.uid] = None
-                for uid in self._members.get(self._holder_of.get(seen.uid, ""), ()):
-                    todo[uid] = None
-        gone: list[str] = []
-        if self._gone(claims):
-            gone = [uid for uid in (*self._holder_of, *self._gangs_of) if self._state.view.claim_by_uid(uid) is None]
+            for uid in (before, None if seen is None else seen.uid):
+                todo.update(dict.fromkeys(self._members.get(self._holder_of.get(uid or "", ""), ())))
         for uid in (*todo, *gone):
             self._drop(uid)
             self._orphans.pop(uid, None)
@@ -127,9 +129,6 @@ class Holding:
                 self._add(seen)
             if seen.claim.reserved_for and not self._stays(seen, frozenset()):
                 self._orphans[uid] = None
-
-    def _gone(self, claims: Iterable[Key]) -> bool:
-        return any(key not in self._state.view.claims for key in claims)
 
     def _drop(self, uid: str) -> None:
         self._standings.pop(uid, None)
@@ -146,6 +145,7 @@ class Holding:
         for uid in members:
             self._drop(uid)
             self._standings[uid] = standing_of(self._state, tied.claims[uid])
+        self._uids.update((member.key, uid) for uid, member in tied.claims.items())
         written = being_written(self._state, tied)
         if written is not None:
             self._unsettled.update(dict.fromkeys(members, written))

@@ -16,6 +16,7 @@ from typing import Any
 
 from dra_operator.api.claims import Allocation
 from dra_operator.engine.decisions import EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
+from dra_operator.engine.timers import Timers
 from dra_operator.queue.units import UnitKey
 
 ObjectWrite = WriteClaimStatus | PatchClaim | PatchPod | EvictPod
@@ -77,6 +78,9 @@ class Writes:
         #: How often in a row an object's writes were denied.
         self._denials: dict[str, int] = {}
         self._last_id = 0
+        #: By UID: when to repeat what was not answered, and when to give up what the watch does not show.
+        self._retries: Timers[str] = Timers()
+        self._late: Timers[str] = Timers()
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -125,27 +129,28 @@ class Writes:
             return Effect.UNKNOWN, None
         if outcome.ok:
             if isinstance(write.decision, EvictPod) and write.decision.dry_run:
-                del self._open[uid]
+                self._end(uid)
                 return Effect.WAIT, write
-            write.stage, write.since = Stage.WRITTEN, now
+            self._await(uid, write, Stage.WRITTEN, now)
             self._denials.pop(uid, None)
             return Effect.WAIT, write
         evicting = isinstance(write.decision, EvictPod)
         if evicting and outcome.status == 429:
-            del self._open[uid]  # the disruption budget says no: not to be repeated, others are chosen
+            self._end(uid)  # the disruption budget says no: not to be repeated, others are chosen
             return Effect.FAILED, write
         # A conflict says nothing about an eviction: the pod changed meanwhile, or is another one, which the watch will show.
         conflict = evicting and outcome.status == 409
         if conflict or outcome.status in (0, 408, 429) or outcome.status >= 500:
             write.stage, write.uncertain = Stage.RETRY, write.uncertain or outcome.status not in (409, 429)
             write.retry_at = now + self._retry_after * min(2 ** (write.attempts - 1), 30)
+            self._retries.set(uid, write.retry_at)
             return Effect.REPEAT, write
         if write.version and (outcome.status == 409 or write.uncertain):
             # Somebody else was faster, or our own unanswered write was: the watch will tell.
-            write.stage, write.since = Stage.REFUSED, now
+            self._await(uid, write, Stage.REFUSED, now)
             return Effect.WAIT, write
         if write.allocation is not None and outcome.status != 404:
-            del self._open[uid]  # its unit backs off
+            self._end(uid)  # its unit backs off
             return Effect.FAILED, write
         self._deny(uid, write, outcome.status, now)
         return Effect.DENIED, write
@@ -154,54 +159,54 @@ class Writes:
         """Keep the object waiting: until our watch shows that it is gone, or for twice as long as the last time."""
         write.stage = Stage.DENIED
         if status == 404:
-            write.retry_at = now + self._forget_after
+            self._late.set(uid, now + self._forget_after)
             return
         times = self._denials.get(uid, 0)
         self._denials[uid] = times + 1
-        write.retry_at = now + min(_PAUSE * 2.0 ** min(times, 16), _LONGEST_PAUSE)
+        self._late.set(uid, now + min(_PAUSE * 2.0 ** min(times, 16), _LONGEST_PAUSE))
 
     def seen(self, uid: str, version: int) -> Write | None:
         """Our watch has delivered the object at `version`; returns the write that this ends."""
         write = self._open.get(uid)
-        if write is None or version <= write.version:
-            return None
-        del self._open[uid]
-        return write
+        return None if write is None or version <= write.version else self._end(uid)
 
     def gone(self, uid: str) -> Write | None:
         """The object is deleted, or what the write wanted is there."""
         self._denials.pop(uid, None)
-        return self._open.pop(uid, None)
+        return self._end(uid)
 
     def repeats(self, now: float) -> list[ObjectWrite]:
         """The unanswered writes that are due again, each with a new id."""
         due = []
-        for uid, write in self._open.items():
-            if write.stage is Stage.RETRY and write.retry_at <= now:
-                write.decision = replace(write.decision, id=self.next_id())
-                write.stage, write.attempts = Stage.SENT, write.attempts + 1
-                self._in_flight[write.decision.id] = uid
-                due.append(write.decision)
+        for uid in self._retries.due(now):
+            write = self._open[uid]
+            write.decision = replace(write.decision, id=self.next_id())
+            write.stage, write.attempts = Stage.SENT, write.attempts + 1
+            self._in_flight[write.decision.id] = uid
+            due.append(write.decision)
         return due
 
     def expired(self, now: float) -> list[Write]:
         """Writes to be given up: their answer was clear but the watch never showed them (the audit list runs more often), or their
         pause is over."""
-        late = [write for write in self._open.values() if (due := self._due(write)) is not None and now >= due]
-        for write in late:
-            del self._open[write.decision.uid]
-        return late
+        late = [self._end(uid) for uid in self._late.due(now)]
+        return [write for write in late if write is not None]
 
     def next_wake(self) -> float | None:
-        times = [write.retry_at for write in self._open.values() if write.stage is Stage.RETRY]
-        times += [due for write in self._open.values() if (due := self._due(write)) is not None]
-        return min(times, default=None)
+        times = (self._retries.next(), self._late.next())
+        return min((time for time in times if time is not None), default=None)
 
-    def _due(self, write: Write) -> float | None:
-        """When the write is given up."""
-        if write.stage is Stage.DENIED:
-            return write.retry_at
-        return write.since + self._forget_after if write.stage in (Stage.WRITTEN, Stage.REFUSED) else None
+    def _await(self, uid: str, write: Write, stage: Stage, now: float) -> None:
+        """Until the watch shows it."""
+        write.stage, write.since = stage, now
+        self._late.set(uid, now + self._forget_after)
+
+    def _end(self, uid: str) -> Write | None:
+        write = self._open.pop(uid, None)
+        if write is not None:
+            self._retries.drop(uid)
+            self._late.drop(uid)
+        return write
 
 
 def status_body(raw: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
-from dra_operator.api.meta import Key, parse_time
+from dra_operator.api.meta import Key
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.groups import GroupMember
 from dra_operator.engine.membership import Membership, Standing, is_bare, membership, owner_key
-from dra_operator.engine.names import GATE, UNGATED_AT
+from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
 from dra_operator.engine.reallocating import kept_back
 from dra_operator.engine.rejections import Rejections
 from dra_operator.engine.state import State, pod_reference
-from dra_operator.engine.view import SeenClaim
+from dra_operator.engine.view import SeenClaim, ungated_at
 from dra_operator.engine.writing import deallocate
 from dra_operator.queue.nodefit import describe_misfits
 from dra_operator.queue.units import Unit, UnitKey
@@ -32,7 +32,6 @@ class Lifecycle:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
         self._rejections = Rejections(state, alarms)
-        self._behind = (float("-inf"), False)
         self.gangs = Gangs(state, placer, alarms, self._advance_member)
 
     def take_in(self, now: float) -> list[Decision]:
@@ -253,27 +252,12 @@ class Lifecycle:
         """Since when kube-scheduler could bind it: a pod that lost its gate may get its devices long after that (shown to node
         autoscalers, or moved), and what was said of it before is no verdict on them."""
         allocated = [claim.claim.allocation.timestamp for claim in seen if claim.claim.allocation is not None]
-        times = [parse_time(pod.meta.annotations.get(UNGATED_AT)), *allocated]
+        times = [ungated_at(pod), *allocated]
         return max((time for time in times if time is not None), default=None)
 
     def _backlog(self, now: float) -> bool:
         """Whether kube-scheduler has not even tried a pod that lost its gate a moment ago: then it has not tried others again."""
-        if self._behind[0] != now:
-            before = now - _PROMPT
-            self._behind = (
-                now,
-                any(
-                    (ungated := parse_time(pod.meta.annotations.get(UNGATED_AT))) is not None
-                    and ungated < before
-                    and GATE not in pod.gates
-                    and pod.node_name is None
-                    and pod.unschedulable is None
-                    and pod.meta.deleted is None
-                    and not pod.terminal
-                    for pod in self._state.view.pods.values()
-                ),
-            )
-        return self._behind[1]
+        return any(ungated < now - _PROMPT for ungated in self._state.view.unheard_since())
 
     def _relocate(self, unit: Unit, pod: Pod, seen: list[SeenClaim], why: str, now: float) -> list[Decision]:
         """Take the pod's devices back so that it can be placed elsewhere; a pinned pod can run nowhere else and is evicted."""

@@ -303,8 +303,10 @@ class Preempting:
         return not run.victims and waited_for is not None and bool(claims)
 
     def _call_off(self, run: Run, now: float) -> None:
-        """It will look again, if it still waits: at once, unless there was nobody to be evicted."""
+        """It will look again, if it still waits: at once, but if there was nobody to be evicted not before its time: then nothing has
+        become of the last look that another one would not find again."""
         if run.victims:
+            self._again.pop(run.unit, None)
             self.recheck = now if self.recheck is None else min(now, self.recheck)
         self._runs.pop(run.unit, None)
         for holder in run.victims:
@@ -312,7 +314,6 @@ class Preempting:
                 write = self._state.writes.get(pod.uid)
                 if write is not None and isinstance(write.decision, EvictPod) and write.stage is WriteStage.RETRY:
                     self._state.writes.gone(pod.uid)
-        self._again.pop(run.unit, None)
         unit = self._state.units.get(run.unit)
         if unit is not None:
             unit.victims = ()

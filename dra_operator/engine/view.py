@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,10 +11,10 @@ import orjson
 
 from dra_operator.api.claims import Allocation, ClaimSpec, Consumer, DeviceResult, ResourceClaim
 from dra_operator.api.core import Namespace, Pod, PriorityClass
-from dra_operator.api.errors import SHAPE_ERRORS, InvalidObject
-from dra_operator.api.meta import Key, ObjectMeta, read_object
+from dra_operator.api.errors import SHAPE_ERRORS, InvalidField, InvalidObject
+from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.sharing import Sharing, packed
-from dra_operator.engine.names import MANAGED_LABEL
+from dra_operator.engine.names import GATE, MANAGED_LABEL, UNGATED_AT
 
 T = TypeVar("T")
 
@@ -74,6 +74,7 @@ class View:
         self.priority_classes: dict[str, PriorityClass] = {}
         self.used: set[str] = set()
         self._leaving: dict[Key, None] = {}
+        self._unheard: dict[Key, float] = {}
         self._pods_of_claim: dict[Key, dict[Key, None]] = {}
         self._pods_of_controller: dict[str, dict[Key, None]] = {}
         self._claims_by_uid: dict[str, Key] = {}
@@ -135,6 +136,11 @@ class View:
             self._leaving[key] = None
         else:
             self._leaving.pop(key, None)
+        ungated = _unheard_since(pod)
+        if ungated is None:
+            self._unheard.pop(key, None)
+        else:
+            self._unheard[key] = ungated
         self._pods_by_uid[pod.meta.uid] = key
         if pod.meta.controller is not None:
             self._pods_of_controller.setdefault(pod.meta.controller.uid, {})[key] = None
@@ -145,6 +151,7 @@ class View:
     def remove_pod(self, key: Key) -> Pod | None:
         old = self.pods.pop(key, None)
         self._leaving.pop(key, None)
+        self._unheard.pop(key, None)
         if old is not None:
             self._unlink(key, old)
         return old
@@ -166,6 +173,10 @@ class View:
     def leaving_pods(self) -> Iterator[Pod]:
         """Pods with claims that are being deleted."""
         return (self.pods[key] for key in tuple(self._leaving))
+
+    def unheard_since(self) -> Iterable[float]:
+        """When the pods lost their gate of which kube-scheduler has said nothing yet: neither bound nor unschedulable."""
+        return self._unheard.values()
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         key = self._pods_by_uid.get(uid)
@@ -195,6 +206,19 @@ class View:
 
     def claim_keys(self, pod: Pod) -> Iterator[Key]:
         return (state.key for state in self.pod_claims(pod) if state.key is not None)
+
+
+def ungated_at(pod: Pod) -> float | None:
+    """When our gate was taken off, by the pod's annotation; None also where somebody wrote something there that is no time."""
+    try:
+        return parse_time(pod.meta.annotations.get(UNGATED_AT))
+    except InvalidField:
+        return None
+
+
+def _unheard_since(pod: Pod) -> float | None:
+    told = pod.node_name is not None or pod.unschedulable is not None or pod.meta.deleted is not None or pod.terminal
+    return None if told or GATE in pod.gates else ungated_at(pod)
 
 
 def resource_version(raw: dict[str, Any]) -> int:

@@ -53,7 +53,6 @@ class Write:
     since: float
     allocation: Allocation | None = None
     node: str | None = None
-    retry_at: float = 0.0
     uncertain: bool = False
     attempts: int = 1
 
@@ -142,8 +141,7 @@ class Writes:
         conflict = evicting and outcome.status == 409
         if conflict or outcome.status in (0, 408, 429) or outcome.status >= 500:
             write.stage, write.uncertain = Stage.RETRY, write.uncertain or outcome.status not in (409, 429)
-            write.retry_at = now + self._retry_after * min(2 ** (write.attempts - 1), 30)
-            self._retries.set(uid, write.retry_at)
+            self._retries.set(uid, now + self._retry_after * min(2 ** (write.attempts - 1), 30))
             return Effect.REPEAT, write
         if write.version and (outcome.status == 409 or write.uncertain):
             # Somebody else was faster, or our own unanswered write was: the watch will tell.

@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from dra_operator.api.core import Pod
+from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.engine import WATCHED, Engine
-from tests.engine.stage import device_class, gpus, node
+from dra_operator.engine.names import UNGATED_AT
+from tests.engine.stage import Object, device_class, gpus, node
 from tests.engine.test_rejections import NOW, stored_claim, ungated_pod
 
 FAILED = "0/2 nodes are available: running PreBind plugin: forbidden"
 
 
-@pytest.mark.parametrize(
-    ("others", "moved_at"),
-    [
-        ([], 10),
-        ([("tried", FAILED)], 10),
-        ([("untried", None)], 60),
-    ],
-    ids=["nobody else waits", "the others were tried as well", "others have not been tried yet"],
-)
-def test_its_claim_is_moved(others: list[tuple[str, str | None]], moved_at: int) -> None:
+LET_GO = format_time(NOW)
+
+
+def running(pods: list[Object]) -> Engine:
     engine = Engine()
-    pods = [ungated_pod(4, FAILED, at=NOW)]
-    for name, message in others:
-        other = ungated_pod(4, message, at=NOW)
-        other["metadata"] |= {"name": name, "uid": f"uid-{name}"}
-        pods.append(other)
     for item in (node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 1), device_class(), stored_claim(5, allocated=True)):
         engine.observe(item["kind"], "ADDED", item, NOW)
     for item in pods:
         engine.observe("Pod", "ADDED", item, NOW)
     for kind in WATCHED:
         engine.synced(kind)
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "moved_at"),
+    [
+        (LET_GO, [], 10),
+        (LET_GO, [("tried", FAILED, LET_GO)], 10),
+        (LET_GO, [("untried", None, LET_GO)], 60),
+        (LET_GO, [("untried", None, "yesterday")], 10),
+        ("yesterday", [], 0),
+    ],
+    ids=[
+        "nobody else waits",
+        "the others were tried as well",
+        "others have not been tried yet",
+        "others, and somebody wrote into the annotation what is no time",
+        "and somebody wrote what is no time into its own annotation: since its allocation, long ago",
+    ],
+)
+def test_its_claim_is_moved(own: str, others: list[tuple[str, str | None, str]], moved_at: int) -> None:
+    pods = []
+    for name, message, let_go in (("p", FAILED, own), *others):
+        item = ungated_pod(4, message)
+        item["metadata"] |= {"name": name, "uid": f"uid-{name}", "annotations": {UNGATED_AT: let_go}}
+        pods.append(item)
+    engine = running(pods)
     now, moved = NOW, None
     while moved is None and now < NOW + 100:
         written = [item for item in engine.decide(now) if isinstance(item, WriteClaimStatus)]
@@ -43,3 +64,18 @@ def test_its_claim_is_moved(others: list[tuple[str, str | None]], moved_at: int)
         now = max(wake, now + 0.5)
     assert moved is not None
     assert moved_at <= moved < moved_at + 1
+
+
+class Unwalked(dict[Key, Pod]):
+    """Pods that may be asked for by name only."""
+
+    def values(self) -> Any:
+        raise AssertionError("all pods are looked at")
+
+
+def test_whether_others_have_been_tried_is_known_without_a_look_at_all_pods() -> None:
+    engine = running([ungated_pod(4, FAILED, at=NOW)])
+    view = engine._state.view
+    view.pods = Unwalked(view.pods)
+    moved = [item for item in engine.decide(NOW + 11) if isinstance(item, WriteClaimStatus)]
+    assert len(moved) == 1

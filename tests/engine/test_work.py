@@ -10,8 +10,10 @@ import pytest
 from dra_operator.engine import placing
 from dra_operator.engine.decisions import Decision, Outcome, WriteClaimStatus, WriteReport
 from dra_operator.engine.engine import WATCHED, Engine
+from dra_operator.engine.holding import Holding
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reportcontent import Content
+from dra_operator.engine.writes import Writes
 from dra_operator.queue.policies import PolicyBook
 from tests.engine.stage import claim, device_class, gpus, node, policy
 
@@ -157,3 +159,14 @@ def test_reports_wait_until_the_allocations_of_a_burst_are_written() -> None:
 
 def count_reports(decisions: list[Decision]) -> int:
     return sum(1 for decision in decisions if isinstance(decision, WriteReport) and decision.kind == "ClaimReport")
+
+
+def test_open_writes_and_reports_to_come_are_not_looked_at_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Long(waiting=0)
+    for number in range(30):
+        long.arrive(number, 1)
+    long.passes(1)  # all are being written, and not answered yet
+    repeated, worked_out = counting(monkeypatch, Writes, "_end"), counting(monkeypatch, Content, "status")
+    held = counting(monkeypatch, Holding, "_add")
+    long.passes(20)
+    assert (repeated.calls, worked_out.calls, held.calls) == (0, 0, 0)

@@ -182,19 +182,7 @@ class Engine:
         if self._unsynced:
             return []
         writing = self._state.settings.mode == "allocate"
-        self._give_up_late_writes(now)
-        self._plugin_nodes.refresh()
-        looked_at = list(self._state.dirty_claims)
-        self._holding.refresh(looked_at)
-        self._holding.refresh_groups(list(self._state.dirty_groups))
-        self._drifting.look(looked_at, now)
-        decisions: list[Decision] = list(self._state.writes.repeats(now))
-        if writing:
-            # Before anything is ungated: a pod must not be bound to devices that are about to be given up.
-            decisions += self._ownership.collisions(looked_at, now)
-            decisions += self._ownership.strays(looked_at, now)
-            decisions += self._reallocating.act(now)
-        decisions += self._lifecycle.take_in(now)
+        decisions = self.carry_on(now)
         decisions += self._queue.run(now, writing=writing)
         decisions += self._reporter.write(now, quiet=self._quiet(now))
         decisions += self._class_reporter.write(now)
@@ -205,6 +193,29 @@ class Engine:
         events, self._state.events = self._state.events, []
         if writing:
             decisions += events
+        return decisions
+
+    def carry_on(self, now: float) -> list[Decision]:
+        """The part of a pass that places nothing: pods whose devices are written are let go, and what cannot stay is taken back.
+
+        `decide` begins with it; by itself it is for a time at which much waits to be written: what is placed then would be
+        written late, but pods that have their devices need not wait with it.
+        """
+        if self._unsynced:
+            return []
+        self._give_up_late_writes(now)
+        self._plugin_nodes.refresh()
+        looked_at = list(self._state.dirty_claims)
+        self._holding.refresh(looked_at)
+        self._holding.refresh_groups(list(self._state.dirty_groups))
+        self._drifting.look(looked_at, now)
+        decisions: list[Decision] = list(self._state.writes.repeats(now))
+        if self._state.settings.mode == "allocate":
+            # Before anything is ungated: a pod must not be bound to devices that are about to be given up.
+            decisions += self._ownership.collisions(looked_at, now)
+            decisions += self._ownership.strays(looked_at, now)
+            decisions += self._reallocating.act(now)
+        decisions += self._lifecycle.take_in(now)
         return decisions
 
     def _quiet(self, now: float) -> bool:

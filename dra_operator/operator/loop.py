@@ -43,6 +43,7 @@ class Brain(Protocol):
     def synced(self, kind: str) -> None: ...
     def replaced(self, kind: str, keys: set[Key], now: float) -> None: ...
     def decide(self, now: float) -> list[Decision]: ...
+    def carry_on(self, now: float) -> list[Decision]: ...
     def settle(self, outcome: Outcome, now: float) -> None: ...
     def next_wake(self, now: float) -> float | None: ...
     def journal(self) -> Sequence[PhaseChange]: ...
@@ -182,7 +183,7 @@ class Loop:
     def _patience(self) -> float:
         patience = self._settings.heartbeat
         # Where nothing may be decided, a time to decide that has passed would not let us wait at all.
-        if self._wake is not None and self._may_decide():
+        if self._wake is not None and self._may_decide() and self._keeps_up():
             patience = min(patience, max(0.0, self._wake - self._clock()))
         return patience
 
@@ -279,12 +280,18 @@ class Loop:
                 self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
 
     def _may_decide(self) -> bool:
-        if self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading:
-            return False
-        return self._writer.urgent_waiting <= self._settings.ahead  # else its outcomes will wake us
+        return not (
+            self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading
+        )
+
+    def _keeps_up(self) -> bool:
+        """Whether what is decided would be written soon; else outcomes will wake us until it would."""
+        return self._writer is not None and self._writer.urgent_waiting <= self._settings.ahead
 
     def _wanted(self) -> bool:
-        return (self._due or (self._wake is not None and self._clock() >= self._wake)) and self._may_decide()
+        if not self._may_decide():
+            return False
+        return self._due or (self._wake is not None and self._clock() >= self._wake and self._keeps_up())
 
     def _decide(self) -> None:
         assert self._engine is not None
@@ -292,8 +299,13 @@ class Loop:
         began = self._steady()
         now = self._clock()
         try:
-            decisions = self._engine.decide(now)
-            self._wake = self._engine.next_wake(now)
+            if self._keeps_up():
+                decisions = self._engine.decide(now)
+                self._wake = self._engine.next_wake(now)
+            else:
+                # Pods that have their devices do not wait behind those that have none yet; the rest is due when there is room.
+                decisions = self._engine.carry_on(now)
+                self._wake = now
         except Exception as error:
             self._crash(error)
             return

@@ -46,8 +46,8 @@ class LoopSettings:
     leave people without any report."""
 
     ahead: int = 256
-    """Urgent writes that may wait before the engine is not asked for more. Default 256, some seconds of work: what is
-    decided late is decided on fresh state."""
+    """Urgent writes that may wait before nothing more is placed. Default 256, some seconds of work: what is decided late is
+    decided on fresh state. Pods that have their devices are let go all the same."""
 
     stop_grace: float = 10.0
     """Seconds that writes in flight get to finish on a graceful stop. Default 10, of the pod's 30."""

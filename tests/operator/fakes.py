@@ -37,12 +37,14 @@ class Clock:
 
 @dataclass
 class FakeEngine:
-    """Records what it is told; decides what `plan` says."""
+    """Records what it is told; decides what `plan` says, and carries on with `releases`."""
 
     told: list[tuple[Any, ...]] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     plan: list[list[Decision]] = field(default_factory=list)
     decided_at: list[float] = field(default_factory=list)
+    carried_on_at: list[float] = field(default_factory=list)
+    releases: list[Decision] = field(default_factory=list)
     wake: float | None = None
     breaks_on: Callable[[str, dict[str, Any]], bool] = lambda kind, item: False
     crash: Exception | None = None
@@ -65,6 +67,11 @@ class FakeEngine:
             raise error
         self.decided_at.append(now)
         return self.plan.pop(0) if self.plan else []
+
+    def carry_on(self, now: float) -> list[Decision]:
+        self.carried_on_at.append(now)
+        released, self.releases = self.releases, []
+        return released
 
     def settle(self, outcome: Outcome, now: float) -> None:
         self.outcomes.append(outcome)

@@ -14,7 +14,7 @@ from dra_operator.operator.loop import Loop
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import LoopSettings
 from dra_operator.operator.writer import Written
-from tests.operator.fakes import Clock, FakeEngine, Writes, status_write, turn
+from tests.operator.fakes import Clock, FakeEngine, Writes, status_write, turn, ungate
 
 
 def pod(name: str, revision: int = 1) -> Observed:
@@ -108,6 +108,16 @@ def test_no_more_is_decided_while_much_waits_to_be_written(rig: Rig) -> None:
     rig.loop.turn()
     assert len(rig.engine.decided_at) == 1
     assert len(rig.engine.outcomes) == 1
+
+
+def test_pods_that_have_their_devices_are_let_go_while_much_waits_to_be_written(rig: Rig) -> None:
+    rig.loop.lead()
+    rig.writes.urgent_waiting = 1000
+    rig.engine.plan, rig.engine.releases = [[status_write(2, "next")]], [ungate(1)]
+    rig.loop.post(pod("a"))
+    rig.loop.turn()
+    assert [decision for decision, _ in rig.writes.given] == [ungate(1)]
+    assert rig.engine.decided_at == []
 
 
 def test_a_turn_has_an_end() -> None:

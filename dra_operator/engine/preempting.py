@@ -165,9 +165,16 @@ class Preempting:
         for run in list(self._runs.values()):
             unit = self._state.units.get(run.unit)
             hold = self._state.holds.get(run.unit)
-            if unit is None or unit.uid != run.uid or run.unit not in self._state.waiting or hold is None:
+            if unit is None or unit.uid != run.uid or hold is None:
                 self._call_off(run, now)
                 continue
+            if run.unit not in self._state.waiting:
+                # Its allocation is being written: it waits for nobody any more. Should it be refused, what came free is still for it.
+                self._spare(run)
+                unit.victims = ()
+                continue
+            if unit.not_before > now:
+                continue  # it was refused
             if run.stage in (Stage.NOTING, Stage.ASKING) and not self._wants(unit):
                 self._call_off(run, now)  # its policy was edited meanwhile
                 continue
@@ -309,11 +316,7 @@ class Preempting:
             self._again.pop(run.unit, None)
             self.recheck = now if self.recheck is None else min(now, self.recheck)
         self._runs.pop(run.unit, None)
-        for holder in run.victims:
-            for pod in holder.pods:
-                write = self._state.writes.get(pod.uid)
-                if write is not None and isinstance(write.decision, EvictPod) and write.stage is WriteStage.RETRY:
-                    self._state.writes.gone(pod.uid)
+        self._spare(run)
         unit = self._state.units.get(run.unit)
         if unit is not None:
             unit.victims = ()
@@ -321,6 +324,14 @@ class Preempting:
         hold = self._state.holds.get(run.unit)
         if hold is not None and hold.wanted:
             self._state.drop_hold(run.unit)
+
+    def _spare(self, run: Run) -> None:
+        """Evictions that got no clear answer are not asked for again."""
+        for holder in run.victims:
+            for pod in holder.pods:
+                write = self._state.writes.get(pod.uid)
+                if write is not None and isinstance(write.decision, EvictPod) and write.stage is WriteStage.RETRY:
+                    self._state.writes.gone(pod.uid)
 
     def _mark(self, unit: Unit) -> None:
         for key in unit.claims:

@@ -225,8 +225,7 @@ class Queue:
                     writes.append(allocate(state, seen, allocation, place.pod, unit.key, place.node, now))
         for seen, _ in managed:
             state.preempted.pop(seen.uid, None)
-        state.pause(unit)
-        state.drop_hold(unit.key)
+        state.pause(unit)  # and what is held for it stays so until it is written: it may be refused
         waited = now - (unit.waiting_since or now)
         if waited >= state.settings.report_soon:
             for seen, allocation in managed:

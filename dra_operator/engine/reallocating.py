@@ -16,7 +16,7 @@ from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.engine.budgeting import Budgeting
-from dra_operator.engine.decisions import Decision, EvictPod, Outcome
+from dra_operator.engine.decisions import Decision, EvictPod, Outcome, WriteClaimStatus
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Blocked, Placer
 from dra_operator.engine.pods import PINNED_CONTROLLERS, priority_of_claim, priority_of_pod
@@ -121,17 +121,28 @@ class Reallocating:
         return seen if ready and uid in self._state.drifts else None
 
     def settle(self, outcome: Outcome, now: float) -> None:
-        """What the Eviction API said."""
+        """What became of a move's eviction, or of the write that frees its claim: one that is refused is not under way."""
         decision = outcome.decision
-        if not isinstance(decision, EvictPod) or outcome.ok:
+        if outcome.ok or outcome.status in (0, 404, 408, 409) or outcome.status >= 500:
+            return  # carried out, gone already, or to be repeated
+        evicted = decision.uid if isinstance(decision, EvictPod) else None
+        freed = decision.uid if isinstance(decision, WriteClaimStatus) and decision.action == "deallocate" else None
+        if freed is not None and outcome.status == 429:
+            return  # too many requests; for an eviction it is the disruption budget that says no
+        policy = next(
+            (
+                name
+                for name, move in self._moves.items()
+                if evicted in move.pods or (not move.pods and freed == move.claim)
+            ),
+            None,
+        )
+        if policy is None:
             return
-        policy = next((name for name, move in self._moves.items() if decision.uid in move.pods), None)
-        if policy is None or outcome.status in (0, 404, 408, 409) or outcome.status >= 500:
-            return  # gone already, or to be repeated
-        move = self._moves.pop(policy)
-        seen = self._state.view.claim_by_uid(move.claim)
+        seen = self._state.view.claim_by_uid(self._moves.pop(policy).claim)
         if seen is not None:
-            self._put_off(seen, now, f"its pod cannot be restarted now: {outcome.message or outcome.reason}")
+            hurdle = "its devices cannot be given back now" if evicted is None else "its pod cannot be restarted now"
+            self._put_off(seen, now, f"{hurdle}: {outcome.message or outcome.reason}")
 
     # -- one at a time
 
@@ -149,7 +160,9 @@ class Reallocating:
         if move.pods:
             done = self._successors(move) >= len(move.controllers)
         else:
-            done = seen is None or (seen.allocated and move.claim not in self._state.drifts)
+            done = (
+                seen is None or seen.allocated
+            )  # on other devices, or on the old ones if somebody else was faster to write
         late = move.gone_at + self._state.settings.move_patience
         if done or now >= late:
             del self._moves[policy]
@@ -179,8 +192,11 @@ class Reallocating:
 
     def _next(self, policy: str, now: float) -> list[Decision]:
         """Begin the first move that is possible: what nobody runs on first, then the lowest priority."""
-        looks, again, moment = 0, None, self._moment()
-        ready = [seen for uid in self._movable.get(policy, ()) if (seen := self._waiting(uid)) is not None]
+        looks, moment, movable = 0, self._moment(), self._movable.get(policy, ())
+        ready = [seen for uid in movable if (seen := self._waiting(uid)) is not None]
+        # Among those put off are some that are not ready now, and may be by then.
+        put_off = [wait.until for uid in movable if (wait := self._waits.get(uid)) is not None and wait.failures]
+        again = min((until for until in put_off if until > now), default=None)
         for seen in sorted(ready, key=self._order):
             wait = self._waits.get(seen.uid)
             if wait is not None and not wait.failures and wait.moment == moment:

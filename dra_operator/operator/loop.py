@@ -280,9 +280,7 @@ class Loop:
                 self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
 
     def _may_decide(self) -> bool:
-        return not (
-            self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading
-        )
+        return not (self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading)
 
     def _keeps_up(self) -> bool:
         """Whether what is decided would be written soon; else outcomes will wake us until it would."""

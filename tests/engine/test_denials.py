@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from dra_operator.cluster.memory.faults import Fate, NoFaults
 from dra_operator.cluster.memory.runner import Timing
 from dra_operator.engine.decisions import Decision, EvictPod, PatchClaim, PatchPod, WriteClaimStatus
-from tests.engine.stage import Stage, claim, device_class, gpus, node, pod, policy, priority_class, template
+from tests.engine.stage import GPU, Stage, claim, device_class, gpus, node, pod, policy, priority_class, template
 
 
 class Denied(NoFaults):
@@ -119,3 +120,55 @@ def test_devices_of_a_claim_that_is_gone_are_free_before_the_watch_shows_it() ->
     behind.delete("ResourceClaim", "first")
     behind.run(1)
     assert behind.devices("second") == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def allocates(name: str) -> Callable[[Decision], bool]:
+    return lambda each: isinstance(each, WriteClaimStatus) and (each.claim.name, each.action) == (name, "allocate")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"preemption": {"mode": "Always"}}, {"preemption": {"mode": "Never"}, "starvation": {"after": "1s"}}],
+    ids=["victims went for it", "it is starved"],
+)
+def test_what_came_free_for_a_unit_stays_its_while_its_allocation_is_refused(settings: dict[str, Any]) -> None:
+    """Others wait for the devices, and could take them between two tries of the first in the queue."""
+    faults = Denied(allocates("urgent"))
+    told = Stage(node("n1"), gpus("n1", 2), device_class(), policy(**settings), faults=faults)
+    told.apply(priority_class("high", 1000), claim("a"), pod("a", "a"), claim("b"), pod("b", "b"))
+    told.run(5)
+    told.apply(claim("urgent", 2), pod("urgent", "urgent", priorityClassName="high"))
+    told.run(2)
+    told.apply(*(item for name in "xyz" for item in (claim(name), pod(name, name))))
+    told.run(10)
+    for name in "ab":
+        if told.get("Pod", name):
+            told.delete("Pod", name)
+    told.until(lambda: sum(faults.what(each.decision) for each in told.runner.executed) >= 3)
+    assert told.taken() == []
+    assert told.report("urgent")["explanation"]["summary"].startswith("the API server refused")
+    faults.on = False
+    told.run(30)
+    assert told.devices("urgent") == ["n1/gpu-0", "n1/gpu-1"]
+    assert told.events("Preempted") == [] or len(told.events("Preempted")) == 2
+
+
+def test_a_claim_that_may_not_be_freed_keeps_no_others_from_being_moved() -> None:
+    """`onClassChange: Reallocate` moves one at a time, and one that cannot be moved is not under way."""
+    faults = Denied(lambda each: frees(each) and isinstance(each, WriteClaimStatus) and each.claim.name == "a")
+    small, large = gpus("n1", 2, memory=40), gpus("n2", 2, memory=80)
+    told = Stage(node("n1"), small, class_of(40), claim("a", of="mine"), claim("b", of="mine"), faults=faults)
+    told.apply(policy(onClassChange="Reallocate"))
+    told.run(10)
+    told.apply(node("n2"), large, class_of(80))
+    told.run(20)
+    assert [told.devices(name)[0].partition("/")[0] for name in "ab"] == ["n1", "n2"]
+    drifted = next(item for item in told.report("a")["conditions"] if item["type"] == "Drifted")
+    assert "injected: denied by an admission policy" in drifted["message"]
+    faults.on = False
+    told.run(300)
+    assert [told.devices(name)[0].partition("/")[0] for name in "ab"] == ["n2", "n2"]
+
+
+def class_of(memory: int) -> dict[str, Any]:
+    return device_class("mine", f'device.attributes["{GPU}"].memory >= {memory}')

@@ -306,8 +306,7 @@ class Consumer:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Consumer:
-        resource, name, uid = (shared_text(data[field]) for field in ("resource", "name", "uid"))
-        return cls(resource, name, uid, data.get("apiGroup") or "")
+        return cls(shared_text(data["resource"]), data["name"], data["uid"], data.get("apiGroup") or "")
 
     def to_dict(self) -> dict[str, Any]:
         group = {"apiGroup": self.api_group} if self.api_group else {}

@@ -75,7 +75,10 @@ class ObjectMeta:
 
 
 def _owner(data: dict[str, Any]) -> OwnerReference:
-    kind, name, uid = (shared_text(value) for value in (data["kind"], data["name"], data.get("uid") or ""))
+    """A ReplicaSet is named by many pods; a pod by a claim or two, and its name is not worth remembering."""
+    kind, name, uid = shared_text(data["kind"]), data["name"], data.get("uid") or ""
+    if kind != "Pod":
+        name, uid = shared_text(name), shared_text(uid)
     return OwnerReference(kind, name, uid, bool(data.get("controller")))
 
 

@@ -23,7 +23,10 @@ LIMIT = 16_384
 
 
 def shared_text(value: Any) -> Any:
-    """The same text; anything else unchanged. Forgotten by itself when nobody has it any more."""
+    """The same text; anything else unchanged. Forgotten by itself when nobody has it any more.
+
+    Not for what a single object is called: the interpreter's table grows with every text that comes and goes before it is made anew.
+    """
     return sys.intern(value) if value.__class__ is str else value
 
 

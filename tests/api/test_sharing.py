@@ -100,3 +100,24 @@ def test_numbers_and_truths_in_lists_are_told_apart() -> None:
     """Equal in Python, but not the same attribute values."""
     assert repr(attribute_value({"ints": [1]})) == "(1,)"
     assert repr(attribute_value({"bools": [True]})) == "(True,)"
+
+
+@pytest.mark.parametrize(("kind", "once"), [("ReplicaSet", True), ("Pod", False)])
+def test_what_a_single_pod_is_called_is_not_remembered_for_others(kind: str, once: bool) -> None:
+    """One that comes and goes every tenth of a second would have the interpreter's table of texts grow."""
+    named = {"kind": kind, "name": "web 1", "uid": "uid web 1"}
+
+    def read() -> ResourceClaim:
+        item: dict[str, Any] = orjson.loads(orjson.dumps(CLAIM))
+        item["metadata"]["ownerReferences"] = [dict(named)]
+        item["status"]["reservedFor"] = [{"resource": "pods", "name": "web 1", "uid": "uid web 1"}]
+        claim: ResourceClaim = ResourceClaim.from_dict(orjson.loads(orjson.dumps(item)))
+        return claim
+
+    first, second = read(), read()
+    assert first.meta.owners == second.meta.owners
+    assert (first.meta.owners[0].uid is second.meta.owners[0].uid) == once
+    assert (first.meta.owners[0].name is second.meta.owners[0].name) == once
+    assert first.reserved_for == second.reserved_for
+    assert first.reserved_for[0].uid is not second.reserved_for[0].uid
+    assert first.reserved_for[0].resource is second.reserved_for[0].resource

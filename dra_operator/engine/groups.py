@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dra_operator.api.core import Pod
 from dra_operator.api.group import ClaimGroup
 from dra_operator.api.meta import Key
+from dra_operator.engine.ages import since
 from dra_operator.engine.decisions import WriteClaimStatus
 from dra_operator.engine.membership import Standing, is_bare, is_ours, membership
 from dra_operator.engine.names import GATE
@@ -133,14 +134,15 @@ def call_roll(state: State, key: Key, now: float) -> Roll:
         claim = state.view.claims.get(claim_key)
         if claim is None or claim_key in users:
             continue
-        since = _bare_since(claim, state, now)
-        if since is None:
+        own_since = _bare_since(claim, state, now)
+        if own_since is None:
             continue
-        if not claim.allocated and since + state.settings.bare_claim_age > now:
-            due.append(since + state.settings.bare_claim_age)
+        if not claim.allocated and own_since + state.settings.bare_claim_age > now:
+            due.append(own_since + state.settings.bare_claim_age)
             absent.append(f"claim {claim_key} is new")
             continue
-        member = GroupMember(None, (claim_key,), since, priority_of_claim(claim, state), claim.uid)
+        created = claim.claim.meta.created or now
+        member = GroupMember(None, (claim_key,), created, priority_of_claim(claim, state), claim.uid)
         (placed if claim.allocated and not _given_up(state, claim) else waiting).append(member)
     return Roll(
         key=key,
@@ -165,7 +167,7 @@ def _bare_since(seen: SeenClaim, state: State, now: float) -> float | None:
         return None
     if not seen.allocated and not is_bare(seen, state.view):
         return None
-    return meta.created or now
+    return since(seen, now)
 
 
 def _done(finished: list[Pod], members: list[GroupMember]) -> int:

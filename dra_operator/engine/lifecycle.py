@@ -5,6 +5,7 @@ from __future__ import annotations
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
+from dra_operator.engine.ages import note_first_sight, since
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.gangs import Gangs
@@ -32,6 +33,7 @@ class Lifecycle:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
         self._rejections = Rejections(state, alarms)
+        self._begun = False
         self.gangs = Gangs(state, placer, alarms, self._advance_member)
 
     def take_in(self, now: float) -> list[Decision]:
@@ -44,6 +46,7 @@ class Lifecycle:
         claims, self._state.dirty_claims = self._state.dirty_claims, {}
         for key in claims:
             self._look_at_claim(key, now)
+        self._begun = True
         pods, self._state.dirty_pods = self._state.dirty_pods, {}
         for key in pods:
             pod = self._state.view.pods.get(key)
@@ -79,13 +82,14 @@ class Lifecycle:
         if seen is None:
             state.drop_unit(UnitKey("claim", key))
             return
+        note_first_sight(seen, now, listed=not self._begun)
         unit_key = UnitKey("claim", key)
         if seen.allocated or not is_bare(seen, state.view):
             state.drop_unit(unit_key)
             return
-        created = seen.claim.meta.created or now
-        if created + state.settings.bare_claim_age > now:
-            self._alarms.set(created + state.settings.bare_claim_age, "claim", key)
+        bare_at = since(seen, now) + state.settings.bare_claim_age
+        if bare_at > now:
+            self._alarms.set(bare_at, "claim", key)
             return
         if group is None:
             self._wait_for_claim(seen, now)

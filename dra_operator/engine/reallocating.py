@@ -35,12 +35,13 @@ _RETRY, _RETRY_MAX = 5.0, 300.0
 
 @dataclass(slots=True)
 class Move:
-    """One under way. `pods` are the UIDs of those evicted, `controllers` those of who is to replace them; `gone_at`: all were gone."""
+    """One under way. `pods` are the UIDs of those evicted, `controllers` those of who is to replace them, `before` those of the pods that
+    these had already; `gone_at`: all were gone."""
 
     claim: str
     pods: frozenset[str]
     controllers: tuple[str, ...]
-    began: float
+    before: frozenset[str]
     gone_at: float | None = None
 
 
@@ -176,7 +177,7 @@ class Reallocating:
             1
             for controller in dict.fromkeys(move.controllers)
             for pod in self._state.view.pods_of_controller(controller)
-            if pod.node_name is not None and (pod.meta.created or 0.0) >= int(move.began)
+            if pod.node_name is not None and pod.meta.uid not in move.before
         )
 
     def _is_due(self, policy: str, now: float) -> bool:
@@ -243,13 +244,14 @@ class Reallocating:
         if obstacle is not None:
             return self._stay(seen, obstacle)
         if not running:
-            self._moves[policy] = Move(seen.uid, frozenset(), (), now)
+            self._moves[policy] = Move(seen.uid, frozenset(), (), frozenset())
             return [self._free(seen, now)]
         refusals = self._state.budgets.allows([_reference(pod) for pod in running])
         if refusals:
             return self._stay(seen, "; ".join(map(str, refusals)))
         controllers = tuple(pod.meta.controller.uid for pod in running if pod.meta.controller is not None)
-        self._moves[policy] = Move(seen.uid, frozenset(pod.meta.uid for pod in running), controllers, now)
+        before = frozenset(pod.meta.uid for each in controllers for pod in self._state.view.pods_of_controller(each))
+        self._moves[policy] = Move(seen.uid, frozenset(pod.meta.uid for pod in running), controllers, before)
         self._explain(seen, "its pod is restarted on other devices")
         return [self._evict(pod, seen, now) for pod in running]
 

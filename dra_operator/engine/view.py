@@ -22,13 +22,14 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class SeenClaim:
     """A claim as last delivered. `text` is its JSON: a fifth of the memory of `raw`, and few claims are written again.
-    `spec_key` is equal for equal specs."""
+    `spec_key` is equal for equal specs. `since` is settled by `ages`."""
 
     claim: ResourceClaim
     text: bytes
     spec_key: bytes
     version: int
     error: str | None = None
+    since: float | None = None
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -98,10 +99,12 @@ class View:
             return None
         if old is not None and old.uid != claim.meta.uid:
             self._forget_claim(old.uid)
+            old = None
         if claim.reserved_for:
             self.used.add(claim.meta.uid)
         spec_key = orjson.dumps(raw.get("spec"), option=orjson.OPT_SORT_KEYS)
-        seen = SeenClaim(claim, packed(raw), self._specs.get(spec_key, lambda: spec_key), version, error)
+        since = None if old is None else old.since
+        seen = SeenClaim(claim, packed(raw), self._specs.get(spec_key, lambda: spec_key), version, error, since)
         self.claims[key] = seen
         if old is None or old.allocated != seen.allocated:
             self.claim_changes += 1

@@ -75,8 +75,9 @@ class Long:
         self.put("ResourceClaim", item)
 
     def passes(self, number: int) -> None:
+        """Half a second takes 17: a claim that arrives counts as bare after that."""
         for _ in range(number):
-            self.now += 0.01
+            self.now += 0.03
             self.engine.decide(self.now)
 
 
@@ -88,6 +89,8 @@ def test_policies_are_matched_once_a_claim(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(10):
         long.arrive(WAITING + number, 9)
         long.passes(1)
+    long.passes(17)
+    assert long.engine.waiting == WAITING + 10
     # A few times each for what looks at claims rather than units; not once for each of those that wait.
     assert matched.calls <= 10 * 10
 
@@ -114,12 +117,14 @@ def test_units_that_nothing_has_changed_for_are_not_solved_again(monkeypatch: py
     long = Long()
     solved = counting(monkeypatch, placing, "solve")
     long.passes(20)
+    before = long.engine.waiting
     long.arrive(WAITING, 9)
-    long.passes(1)
+    long.passes(20)
+    assert long.engine.waiting == before + 1
     # It is like others that wait, so their answer is its answer.
     assert solved.calls == 0
     long.arrive(WAITING + 1, 50)
-    long.passes(1)
+    long.passes(20)
     assert solved.calls <= 2
 
 
@@ -139,6 +144,8 @@ def test_reports_wait_until_the_allocations_of_a_burst_are_written() -> None:
     engine = burst.engine
     for number in range(30):
         burst.arrive(number, 1)
+    burst.passes(1)
+    burst.now += 0.5
     allocations = [item for item in engine.decide(burst.now) if isinstance(item, WriteClaimStatus)]
     assert len(allocations) == 30
     written = 0

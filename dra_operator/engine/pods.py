@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from dra_operator.api.core import Pod, pin_terms
 from dra_operator.api.meta import format_time
 from dra_operator.api.policy import AllocationPolicySpec
+from dra_operator.api.selectors import NodeSelector
 from dra_operator.engine.decisions import PatchPod
 from dra_operator.engine.names import GATE, PRIORITY_CLASS, UNGATED_AT
 from dra_operator.engine.state import State
@@ -16,6 +18,8 @@ from dra_operator.queue.units import UnitKey
 
 #: Controllers whose pods can be replaced by others elsewhere, if the node they are pinned to fails them.
 PINNED_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet"})
+#: Controllers that make a pod anew, wherever it fits.
+MAKERS = frozenset({"ReplicaSet", "StatefulSet", "Job", "ReplicationController"})
 
 
 def ungate(state: State, pod: Pod, node: str | None, pin: str | None, now: float) -> PatchPod:
@@ -68,3 +72,22 @@ def _claim_priority(seen: SeenClaim, state: State) -> int:
 def ends_at(pod: Pod | None, now: float) -> float | None:
     """When the pod, started now, gives its devices back by its own deadline."""
     return None if pod is None or pod.active_deadline is None else now + pod.active_deadline
+
+
+def has_not_started(pod: Pod) -> bool:
+    """Is it bound, and no more: does its kubelet wait for its devices?"""
+    return pod.node_name is not None and pod.phase == "Pending"
+
+
+def tied_to_node(pod: Pod) -> bool:
+    """Would its controller make it anew for the same node?"""
+    return pod.meta.controller is not None and pod.meta.controller.kind == "DaemonSet"
+
+
+def unpinned(pod: Pod) -> Pod:
+    """The pod as its controller would make it anew: bound to no node, and without the operator's pin."""
+    affinity = pod.node_affinity
+    if affinity is not None and UNGATED_AT in pod.meta.annotations and pod.pinned_to is not None:
+        terms = tuple(replace(term, fields=()) for term in affinity.terms if term.expressions)
+        affinity = NodeSelector(terms, affinity.source) if terms else None
+    return replace(pod, node_name=None, node_affinity=affinity)

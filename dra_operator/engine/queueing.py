@@ -17,6 +17,7 @@ from dra_operator.engine.placing import Blocked, Placed, Placer
 from dra_operator.engine.pods import ends_at, ungate
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State, claim_reference, pod_reference
+from dra_operator.engine.stranded import Stranded
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import allocate
 from dra_operator.inventory import DeviceId
@@ -41,6 +42,7 @@ class Queue:
     ) -> None:
         self._state, self._placer, self._budgeting, self._lifecycle = state, placer, budgeting, lifecycle
         self._starvation, self._alarms = starvation, alarms
+        self._stranded = Stranded(state, placer, budgeting)
         self._numbered_at = float("-inf")
         self._rooms = 0
         self._line: list[Unit] = []
@@ -69,6 +71,9 @@ class Queue:
                     turns = self._share_again(turns, unit.key.subject.namespace)
         if writing:
             decisions += self._starvation.act(waiting, now)
+            decisions += self._stranded.act(waiting, now)
+            if self._stranded.recheck is not None:
+                self._recheck_at(self._stranded.recheck)
         for unit in waiting:
             decisions += self._show_to_autoscalers(unit, now, writing)
         return decisions

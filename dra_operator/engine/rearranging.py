@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from dra_operator.allocator import Problem, UnitConstraint
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
-from dra_operator.api.selectors import NodeSelector
 from dra_operator.defrag.pieces import Piece, Rearrangement
 from dra_operator.defrag.search import Search
 from dra_operator.engine.constraining import InvalidConstraints, named_claims, pod_constraints, within_unit
 from dra_operator.engine.holding import Holding
-from dra_operator.engine.names import UNGATED_AT
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.pods import MAKERS, unpinned
 from dra_operator.engine.queueing import rank_of
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
 from dra_operator.preemption.holders import Holder
 from dra_operator.queue.units import Unit, UnitKey
 
-#: Controllers that make a pod anew, wherever it fits.
-MAKERS = frozenset({"ReplicaSet", "StatefulSet", "Job", "ReplicationController"})
 #: What devices on other nodes do not help against.
 _NOT_DEVICES = frozenset({"QuotaExceeded", "WriteRefused", "InvalidConstraints", "Unreadable"})
 
@@ -184,12 +181,3 @@ class Rearranging:
             return pod is None or problems.misfit(pod, node, fixed, avoided, without=gone) is None
 
         return Piece(name, problem, fits)
-
-
-def unpinned(pod: Pod) -> Pod:
-    """The pod as its controller would make it anew: bound to no node, and without the operator's pin."""
-    affinity = pod.node_affinity
-    if affinity is not None and UNGATED_AT in pod.meta.annotations and pod.pinned_to is not None:
-        terms = tuple(replace(term, fields=()) for term in affinity.terms if term.expressions)
-        affinity = NodeSelector(terms, affinity.source) if terms else None
-    return replace(pod, node_name=None, node_affinity=affinity)

@@ -15,7 +15,7 @@ from dra_operator.engine.constraining import InvalidConstraints, named_claims, p
 from dra_operator.engine.gangproblems import Party
 from dra_operator.engine.holders import Holders
 from dra_operator.engine.placing import Placer
-from dra_operator.engine.pods import ends_at
+from dra_operator.engine.pods import ends_at, has_not_started, tied_to_node, unpinned
 from dra_operator.engine.queueing import rank_of
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
@@ -119,6 +119,7 @@ class Situations:
             kept=forbidden.kept,
             waivers=tuple(waiver for _, waiver in constraints),
             unmade=state.unmade_classes,
+            anew=unpinned(pod) if pod is not None and has_not_started(pod) and not tied_to_node(pod) else None,
         )
 
     # -- constraints across claims
@@ -290,7 +291,9 @@ class Situations:
         names = sorted({name for item in fixed if (name := self._state.only_node(item)) is not None})
         if names:
             return f"the devices that it has already are on node {listed(names)}"
-        pinned = None if pod is None else pod.node_name or pod.pinned_to
+        if pod is not None and pod.node_name is not None:
+            return f"the pod is bound to node {pod.node_name}"
+        pinned = None if pod is None else pod.pinned_to
         return "another node is named" if pinned is None else f"the pod can only run on node {pinned}"
 
     def origin(self, seen: SeenClaim) -> str:

@@ -27,6 +27,9 @@ def pod_changes(look: Look, trial: Trial) -> list[Change]:
     if pod is None:
         return []
     found: dict[str, Change] = {}
+    anew = look.situation.anew
+    if anew is not None:
+        found["anew"] = _made_anew(pod, anew)
     nodes = 0
     for place in by_distance(look):
         if place.misfit is None or place.record.node is None or not trial.fits(place.record):
@@ -61,6 +64,23 @@ def _changes(pod: Pod, node: Node, misfit: Misfit) -> Iterator[Change]:
         yield Change(
             "node", f"free the pod's host port on node {name}", lambda draft: _with_pod(draft, host_ports=()), "port"
         )
+
+
+def _made_anew(pod: Pod, anew: Pod) -> Change:
+    """Bound without its devices: it can neither start nor go elsewhere."""
+    text = f"delete pod {pod.key}, which is bound to node {pod.node_name} and has not started"
+    maker = pod.meta.controller
+    return Change(
+        "pod",
+        f"{text}, and create it again" if maker is None else f"{text}: its {maker.kind} makes another",
+        lambda draft: replace(
+            draft,
+            pod=anew,
+            problem=replace(draft.problem, nodes=None),
+            edits=(*draft.edits, Edit(f"Pod {pod.key}")),
+        ),
+        "anew",
+    )
 
 
 def _smaller(pod: Pod, node: str, misfit: Misfit) -> Change:

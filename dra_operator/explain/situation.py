@@ -133,7 +133,8 @@ class Situation:
     constraint across the claims (the first of `problem.constraints`; what the policy prefers comes after them). `wrong`: the pod's
     annotation about constraints cannot be followed; what takes it away. `gang`: where there are members to be placed together;
     `problem` has the claims of all of them then, one member after the other, and no pod. `unmade`: by name of a DeviceClass that a
-    NetworkDeviceClass should have made, what that says instead.
+    NetworkDeviceClass should have made, what that says instead. `anew`: of a pod that was bound without its devices, the pod as it would be
+    made anew, which may go elsewhere.
     """
 
     problem: Problem
@@ -157,6 +158,7 @@ class Situation:
     unmade: Mapping[str, str] = field(default_factory=dict)
     wrong: Waiver | None = None
     gang: Gang | None = None
+    anew: Pod | None = None
 
     def origin(self, claim: int) -> str:
         """The object to edit for a claim of the problem."""

@@ -172,7 +172,8 @@ def test_open_writes_and_reports_to_come_are_not_looked_at_in_each_pass(monkeypa
     long = Long(waiting=0)
     for number in range(30):
         long.arrive(number, 1)
-    long.passes(1)  # all are being written, and not answered yet
+    long.passes(18)  # all are being written, and not answered yet
+    assert len(long.engine._state.writes) == 30
     repeated, worked_out = counting(monkeypatch, Writes, "_end"), counting(monkeypatch, Content, "status")
     held = counting(monkeypatch, Holding, "_add")
     long.passes(20)

@@ -43,7 +43,7 @@ class Bounds:
             self._values[rule] = merged
         self._components = components(table)
         drains = table.counters.drains
-        self._drains = {bit: dict(drains[at]) for bit, at in enumerate(table.order) if at in drains}
+        self._drains = {table.bit_at[at]: dict(amounts) for at, amounts in drains.items() if at in table.bit_at}
         self._tied = 0
         for component in self._components:
             self._tied |= component.mask

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dra_operator.allocator.masks import mask_of
 from dra_operator.inventory.features import Features
 from dra_operator.inventory.views import View
 
@@ -25,6 +26,11 @@ class Counters:
     sets: int = 0
     set_names: tuple[tuple[int, str], ...] = ()
     groups: dict[int, tuple[tuple[int, frozenset[str]], ...]] = field(default_factory=dict)
+    #: Positions with drains: of the node's own devices, as a mask, and of those that several nodes see.
+    own: int = 0
+    shared: tuple[int, ...] = ()
+    #: Sections that may have devices which this node does not see.
+    abroad: tuple[int, ...] = ()
 
 
 def make_counters(view: View, relevant: set[int], features: Features) -> Counters:
@@ -65,12 +71,17 @@ def make_counters(view: View, relevant: set[int], features: Features) -> Counter
             if member:
                 groups[position] = member
     totals = [{item.name: item.counters for item in section.pool.content.counter_sets} for section in view.sections]
+    shared = tuple(position for position in drains if view.offers[position].home is None)
+    sections = tuple(index for index, _, _ in numbers)
     return Counters(
         total=tuple(totals[index][counter_set][name].nano for index, counter_set, name in numbers),
         drains=drains,
-        sections=tuple(index for index, _, _ in numbers),
+        sections=sections,
         names=tuple((counter_set, name) for _, counter_set, name in numbers),
         sets=len(sets) if features.compatibility_groups else 0,
         set_names=tuple(sets),
         groups=groups,
+        own=mask_of(drains.keys() - set(shared), len(view.offers)),
+        shared=shared,
+        abroad=tuple(index for index in dict.fromkeys(sections) if not view.sections[index].local),
     )

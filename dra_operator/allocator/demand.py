@@ -6,9 +6,10 @@ al., USENIX ATC 2023, but counted in claims that fit instead of in GPUs that do 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from dra_operator.allocator.masks import bits_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand, Expected, Room
 from dra_operator.allocator.table import Table, positions
@@ -49,7 +50,8 @@ class Shape:
         usable = 0
         for group in groups:
             usable |= group
-        self.size = count * max((self._part(position) for position in _positions_of(usable)), default=1.0)
+        parts = map(self._part, bits_of(usable)) if takes else ()
+        self.size = count * max(parts, default=1.0)
 
     def claims(self, free: int, left: Left) -> int:
         """How many such claims still get their devices."""
@@ -96,13 +98,6 @@ class Shape:
             return 1.0
         limits = self.limits[position]
         return max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
-
-
-def _positions_of(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        mask ^= low
-        yield low.bit_length() - 1
 
 
 def _units(have: tuple[int, ...], takes: tuple[int, ...]) -> int:
@@ -342,6 +337,6 @@ def _make_shape(table: Table, way: Way, count: int) -> Shape:
     for rule in way.constraints:
         if not table.plan.rules[rule].distinct:
             groups = [group & members for group in groups for members in column.masks.get(rule, {}).values()]
-    takes = {order[bit]: column.takes[bit] for bit in range(len(order)) if (table.multi & column.usable) >> bit & 1}
-    limits = {order[bit]: table.limits[bit] for bit in range(len(order)) if table.multi >> bit & 1}
+    takes = {order[bit]: column.takes[bit] for bit in bits_of(table.multi & column.usable)}
+    limits = {order[bit]: limit for bit, limit in table.limits.items()}
     return Shape(max(count, 1), tuple(positions(table, group) for group in groups if group), takes, limits)

@@ -1,5 +1,5 @@
-"""Long masks: sets of thousands of devices as one number. Shifting such a number costs its length, and doing so for each of its bits the
-square of it; written as digits it is read once.
+"""Masks: sets of devices as one number. Those of thousands of devices are long: shifting such a number costs its length, and doing so for
+each of its bits the square of it; written as digits it is read once.
 """
 
 from __future__ import annotations
@@ -9,15 +9,39 @@ from operator import itemgetter
 
 #: Up to so many bits shifting is quicker.
 SHORT = 256
+#: So few bits are renumbered one by one.
+_FEW = 16
 
 
 def mask_of(bits: Iterable[int], width: int) -> int:
     """The number with these bits, all below `width`."""
-    digits = bytearray(b"0" * max(width, 1))
+    if width <= SHORT:
+        found = 0
+        for bit in bits:
+            found |= 1 << bit
+        return found
+    digits = bytearray(b"0" * width)
     one = ord("1")
     for bit in bits:
         digits[-1 - bit] = one
     return int(digits, 2)
+
+
+def bits_of(mask: int) -> list[int]:
+    """The bits of a mask, lowest first."""
+    bits = []
+    if mask.bit_length() > SHORT:
+        digits = f"{mask:b}"[::-1]
+        at = digits.find("1")
+        while at >= 0:
+            bits.append(at)
+            at = digits.find("1", at + 1)
+        return bits
+    while mask:
+        low = mask & -mask
+        bits.append(low.bit_length() - 1)
+        mask ^= low
+    return bits
 
 
 class Renumbering:
@@ -26,6 +50,8 @@ class Renumbering:
     def __init__(self, order: Sequence[int], width: int) -> None:
         self._bits = len(order)
         self._order, self._pick = order, None
+        #: The last long mask, and what became of it: the next one often differs from it by a few bits.
+        self._last = self._became = 0
         if self._bits > SHORT:
             # Digits are written from the highest on; where there is no bit, the 0 behind the last one is taken.
             source = [self._bits] * width
@@ -34,10 +60,20 @@ class Renumbering:
             self._pick = itemgetter(*source)
 
     def of(self, mask: int) -> int:
-        if self._pick is not None:
-            return int("".join(self._pick(f"{mask:0{self._bits}b}0")), 2)
-        found = 0
-        for bit, position in enumerate(self._order):
-            if mask >> bit & 1:
-                found |= 1 << position
+        if self._pick is None or mask.bit_count() <= _FEW:
+            return self._one_by_one(mask)
+        changed = mask ^ self._last
+        if changed.bit_count() <= _FEW:
+            self._became ^= self._one_by_one(changed)
+        else:
+            self._became = int("".join(self._pick(f"{mask:0{self._bits}b}0")), 2)
+        self._last = mask
+        return self._became
+
+    def _one_by_one(self, mask: int) -> int:
+        found, order = 0, self._order
+        while mask:
+            low = mask & -mask
+            mask ^= low
+            found |= 1 << order[low.bit_length() - 1]
         return found

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from dra_operator.allocator.demand import Expectations
+from dra_operator.allocator.inuse import InUse
+from dra_operator.allocator.masks import bits_of
 from dra_operator.allocator.outlook import Outlook, Wanted
 from dra_operator.allocator.plan import Plan, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Rooms, Strategy, UnitConstraint
@@ -19,7 +21,8 @@ from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
 from dra_operator.allocator.selection import Filter, Selectors
 from dra_operator.allocator.situations import Situations
 from dra_operator.allocator.start import Start, make_start
-from dra_operator.allocator.table import Table, make_table
+from dra_operator.allocator.table import Table
+from dra_operator.allocator.tabulating import make_table
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.meta import ObjectMeta
 from dra_operator.inventory import DeviceId, Inventory
@@ -86,6 +89,8 @@ class Known:
             )
             if table.shared:
                 self.shared_pools.update(view.shared_pools)
+                devices = {view.offers[table.order[bit]].id: bit for bit in bits_of(table.shared)}
+                table.in_use = InUse(devices, table.multi, len(table.order), memory.inventory.states.shared_uses)
             if any(column.broken for column in table.columns):
                 self.broken = True
             if len(self._tables) > _TABLES_KEPT:

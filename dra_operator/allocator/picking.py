@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from dra_operator.allocator.masks import bits_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.position import Position
 from dra_operator.allocator.symmetry import Twins
@@ -133,13 +134,3 @@ class Picking:
                 admitted |= alike
         # A device with several values uses them up together, so values bound the number of devices either way.
         return admitted if values >= need else 0
-
-
-def bits_of(mask: int) -> list[int]:
-    """The bits of a mask, lowest first."""
-    bits = []
-    while mask:
-        low = mask & -mask
-        bits.append(low.bit_length() - 1)
-        mask ^= low
-    return bits

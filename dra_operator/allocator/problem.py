@@ -52,7 +52,7 @@ Room = tuple[int, int]
 class Rooms(Protocol):
     """What nodes have left beside their devices. `changes`: nodes of which it may be another than before."""
 
-    changes: Trail
+    changes: Trail[str]
 
     def room(self, node: str) -> Room:
         """What nobody on the node has asked for."""

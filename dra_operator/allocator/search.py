@@ -12,7 +12,8 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from dra_operator.allocator.bounds import Bounds
-from dra_operator.allocator.picking import Picking, bits_of
+from dra_operator.allocator.masks import bits_of
+from dra_operator.allocator.picking import Picking
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.position import Position, Taking, first_position
 from dra_operator.allocator.selection import Broken

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dra_operator.allocator.masks import SHORT, mask_of
+from dra_operator.allocator.masks import bits_of, mask_of
 from dra_operator.allocator.table import Table
 from dra_operator.inventory.identity import DeviceId
 from dra_operator.inventory.usage import Occupancy
@@ -65,105 +65,75 @@ def _work_out(
     forbidden: frozenset[DeviceId],
     held_positions: int,
 ) -> Start:
-    if len(table.order) > SHORT and not table.multi and table.shared.bit_count() == len(table.order):
-        return _of_shared(table, used | held_positions, shares, occupied, forbidden)
-    view = table.view
-    share_of = dict(shares)
-    free = running = held = 0
-    left: list[tuple[int, tuple[int, ...]]] = []
-    for bit, position in enumerate(table.order):
-        mask = 1 << bit
-        if not table.shared & mask:
-            whole = bool(used >> position & 1)
-            consumed = share_of.get(position)
-            is_held = bool(held_positions >> position & 1)
-        else:
-            offer = view.offers[position]
-            occupancy = occupied.get(offer.id)
-            whole = occupancy is not None and bool(occupancy.whole or not offer.device.allow_multiple)
-            consumed = None if occupancy is None else occupancy.key
-            is_held = offer.id in forbidden
-        if not table.multi & mask:
-            whole = whole or consumed is not None
-        elif not whole and not is_held:
-            taken = dict(consumed or ())
-            left.append(
-                (
-                    bit,
-                    tuple(
-                        limit - taken.get(name, 0)
-                        for (name, _), limit in zip(view.kinds[position].sizes, table.limits[bit], strict=True)
-                    ),
-                )
-            )
-        if consumed is not None:
-            running |= mask
-        if is_held:
-            held |= mask
-        elif not whole:
-            free |= mask
-    counters, groups = _counters(table, used | held_positions, share_of, occupied, forbidden)
-    return Start(free, running, tuple(left), counters, groups, held)
+    shared_out = mask_of([position for position, _ in shares], len(table.view.offers)) if shares else 0
+    whole, running, held = table.own_bits(used), table.own_bits(shared_out), table.own_bits(held_positions)
+    in_use = table.in_use
+    if in_use is not None:
+        if occupied:
+            in_use.catch_up(occupied)
+            whole |= in_use.whole
+            running |= in_use.running
+        if forbidden:
+            held |= in_use.mask_of(forbidden)
+    # A device that cannot be shared, or not any more, and has shares all the same.
+    whole |= running & ~table.multi
+    free = table.bits & ~(whole | held)
+    left = _left(table, free, dict(shares), occupied) if table.multi else ()
+    counters, groups = _counters(table, used | held_positions | shared_out, occupied, forbidden)
+    return Start(free, running, left, counters, groups, held)
 
 
-def _of_shared(
+def _left(
     table: Table,
-    used: int,
-    shares: Shares,
+    free: int,
+    share_of: dict[int, tuple[tuple[str, int], ...]],
     occupied: Mapping[DeviceId, Occupancy],
-    forbidden: frozenset[DeviceId],
-) -> Start:
-    """As `_work_out`, where all devices are seen by several nodes and none can be shared by claims: looks at those in use alone."""
-    width = len(table.order)
-    bits = table.shared_bits
-    if bits is None:
-        offers = table.view.offers
-        bits = table.shared_bits = {offers[position].id: bit for bit, position in enumerate(table.order)}
-    whole, running = [], []
-    for device in bits.keys() & occupied.keys():
-        occupancy, bit = occupied[device], bits[device]
-        if occupancy.shares:
-            running.append(bit)
-            whole.append(bit)
-        elif occupancy.whole or not table.view.offers[table.order[bit]].device.allow_multiple:
-            whole.append(bit)
-    held = mask_of((bits[device] for device in forbidden if device in bits), width)
-    free = (1 << width) - 1 & ~mask_of(whole, width) & ~held
-    counters, groups = _counters(table, used, dict(shares), occupied, forbidden)
-    return Start(free, mask_of(running, width), (), counters, groups, held)
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """What is left of each shareable device, by bit."""
+    view = table.view
+    left: list[tuple[int, tuple[int, ...]]] = []
+    for bit in bits_of(table.multi & free):
+        position, limits = table.order[bit], table.limits[bit]
+        if table.shared >> bit & 1:
+            occupancy = occupied.get(view.offers[position].id)
+            consumed = None if occupancy is None else occupancy.key
+        else:
+            consumed = share_of.get(position)
+        if consumed:
+            taken = dict(consumed)
+            names = view.kinds[position].sizes
+            limits = tuple([limit - taken.get(name, 0) for (name, _), limit in zip(names, limits, strict=True)])
+        left.append((bit, limits))
+    return tuple(left)
 
 
 def _counters(
-    table: Table,
-    used: int,
-    share_of: dict[int, tuple[tuple[str, int], ...]],
-    occupied: Mapping[DeviceId, Occupancy],
-    forbidden: frozenset[DeviceId],
+    table: Table, taken: int, occupied: Mapping[DeviceId, Occupancy], forbidden: frozenset[DeviceId]
 ) -> tuple[tuple[int, ...], Groups]:
-    """What is left of the counters, and the groups of what uses the counter sets. Held devices count as used: what overlaps with
-    them would take their counters away."""
+    """What is left of the counters, and the groups of what uses the counter sets.
+
+    `taken`: positions of the node's own devices in use or held. Held devices count as used: what overlaps with them would take their
+    counters away.
+    """
     numbers = table.counters
     if not numbers.total and not numbers.groups:
         return (), ()
     view = table.view
     left = list(numbers.total)
     groups: list[frozenset[str] | None] = [None] * numbers.sets
-    seen: set[DeviceId] = set()
-    for position, drains in numbers.drains.items():
-        offer = view.offers[position]
-        if offer.home is None:
-            seen.add(offer.id)
-            taken = offer.id in occupied or offer.id in forbidden
-        else:
-            taken = bool(used >> position & 1) or position in share_of
-        if taken:
-            for number, amount in drains:
-                left[number] -= amount
-            for number, names in numbers.groups.get(position, ()):
-                groups[number] = joined(groups[number], names)
-    for index in dict.fromkeys(numbers.sections):
-        section = view.sections[index]
-        if not section.local:
+    drained = bits_of(taken & numbers.own)
+    for position in numbers.shared:
+        device = view.offers[position].id
+        if device in occupied or device in forbidden:
+            drained.append(position)
+    for position in drained:
+        for number, amount in numbers.drains[position]:
+            left[number] -= amount
+        for number, names in numbers.groups.get(position, ()):
+            groups[number] = joined(groups[number], names)
+    if numbers.abroad:
+        seen = {view.offers[position].id for position in numbers.shared}
+        for index in numbers.abroad:
             _elsewhere(table, index, seen, occupied, forbidden, left, groups)
     return tuple(left), tuple(groups)
 

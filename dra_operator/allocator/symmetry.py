@@ -81,6 +81,8 @@ class Twins:
 def components(table: Table) -> list[Component]:
     """All sets of devices tied together by counters; twins have one `kind`."""
     drains = table.counters.drains
+    if not drains:
+        return []
     parent: dict[int, int] = {}
 
     def root(number: int) -> int:

@@ -359,8 +359,8 @@ class Inventory:
                 continue
             home = offer.home
             if home is None:
-                offer.pool.usage_version += 1
                 self.states.note(offer.pool)
+                self.states.shared_uses.note(use[0])
                 continue
             # Most claims take devices of one node.
             if record is None or record.name != home:

@@ -71,7 +71,6 @@ class Pool:
         "reach",
         "shared",
         "slices",
-        "usage_version",
         "version",
     )
 
@@ -90,8 +89,6 @@ class Pool:
         self.binding: set[str] = set()
         #: Grows with every reading.
         self.version = 0
-        #: Grows when the usage of a device without a home changes.
-        self.usage_version = 0
 
 
 EMPTY = Content(0, (), None, None, (), ())

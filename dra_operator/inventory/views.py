@@ -14,6 +14,7 @@ from typing import Protocol
 
 from dra_operator.api.core import Node
 from dra_operator.api.selectors import NodeSelector, node_by_name
+from dra_operator.inventory.identity import DeviceId
 from dra_operator.inventory.kinds import Kind, attribute_of, typed
 from dra_operator.inventory.pools import Offer, Pool
 from dra_operator.inventory.trail import Trail
@@ -44,7 +45,7 @@ class Section:
 class View:
     """`offers` are those of the first node found with this view: names and unread attributes are the representative's."""
 
-    __slots__ = ("broken", "kinds", "offers", "sections", "seq", "shared_mask", "shared_pools", "skips_allowed")
+    __slots__ = ("broken", "kinds", "offers", "sections", "seq", "shared_pools", "skips_allowed")
 
     def __init__(self, seq: int, offers: Sequence[Offer], sections: tuple[Section, ...], skips_allowed: bool) -> None:
         self.seq = seq
@@ -52,7 +53,6 @@ class View:
         self.kinds: tuple[Kind, ...] = tuple(_kind(offer) for offer in offers)
         self.sections = sections
         self.skips_allowed = skips_allowed
-        self.shared_mask = sum(1 << position for position, offer in enumerate(offers) if offer.home is None)
         self.shared_pools = tuple(
             section.pool
             for section in sections
@@ -121,7 +121,9 @@ class States:
         self.journal: list[State | Pool] = []
         self.journal_start = 0
         #: Nodes that got into another state.
-        self.moves = Trail()
+        self.moves = Trail[str]()
+        #: Devices without a home that were taken or given back.
+        self.shared_uses = Trail[DeviceId]()
 
     @property
     def journal_end(self) -> int:

@@ -69,7 +69,7 @@ class NodeLedger:
         self._where: dict[str, str] = {}
         self._ignored = ignored_resource
         #: Nodes of which `room` may be another than before.
-        self.changes = Trail()
+        self.changes = Trail[str]()
 
     @property
     def nodes(self) -> dict[str, Node]:

@@ -1,4 +1,4 @@
-"""Long masks, and the short cut for thousands of devices in the network: the same answers as device by device."""
+"""Long masks: the same answers as bit by bit, also for thousands of devices in the network."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from dra_operator.allocator import Problem, Result, Solved, Unsolved, masks, solve, start
-from dra_operator.allocator.masks import SHORT, Renumbering, mask_of
+from dra_operator.allocator import Problem, Result, Solved, Unsolved, masks, solve
+from dra_operator.allocator.masks import SHORT, Renumbering, bits_of, mask_of
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.core import Node
 from dra_operator.api.slices import ResourceSlice
@@ -24,9 +24,24 @@ def test_a_renumbered_mask_is_that_of_the_renumbered_bits(bits: int) -> None:
     assert renumbering.of(sum(1 << bit for bit in chosen)) == sum(1 << order[bit] for bit in chosen)
 
 
-@pytest.mark.parametrize("bits", [(), (0,), (0, 299), (7, 8, 150)])
-def test_a_mask_has_the_bits_it_was_made_of(bits: tuple[int, ...]) -> None:
-    assert mask_of(bits, 300) == sum(1 << bit for bit in bits)
+@pytest.mark.parametrize("bits", [5, SHORT + 1, 1000])
+def test_masks_that_differ_by_little_are_renumbered_from_one_another(bits: int) -> None:
+    random = Random(bits)
+    order = random.sample(range(bits), bits)
+    renumbering = Renumbering(order, bits)
+    chosen: set[int] = set()
+    for changes in [1, 3, 200, 2, 2, 0, 500, 20, 1, 1]:
+        chosen ^= {random.randrange(bits) for _ in range(changes)}
+        assert renumbering.of(sum(1 << bit for bit in chosen)) == sum(1 << order[bit] for bit in chosen)
+
+
+@pytest.mark.parametrize("width", [300, SHORT])
+@pytest.mark.parametrize("bits", [(), (0,), (0, 255), (7, 8, 150)])
+def test_a_mask_has_the_bits_it_was_made_of(bits: tuple[int, ...], width: int) -> None:
+    assert mask_of(bits, width) == sum(1 << bit for bit in bits)
+    assert bits_of(mask_of(bits, width)) == list(bits)
+    above = 1 << 400
+    assert bits_of(above | mask_of(bits, width)) == [*bits, 400]
 
 
 def network(nodes: int, devices: int) -> Inventory:
@@ -64,8 +79,7 @@ def play(seed: int) -> list[Result]:
 @pytest.mark.parametrize("seed", range(3))
 def test_devices_in_the_network_are_given_out_as_device_by_device(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = play(seed)
-    for module in (masks, start):
-        monkeypatch.setattr(module, "SHORT", 1_000_000)
+    monkeypatch.setattr(masks, "SHORT", 1_000_000)
     assert play(seed) == quick
     assert {type(answer) for answer in quick} == {Solved, Unsolved}
 

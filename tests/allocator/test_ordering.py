@@ -23,7 +23,7 @@ class Ledger:
     """CPU and memory by node, as `Rooms` wants it."""
 
     def __init__(self, rooms: Amounts) -> None:
-        self.rooms, self.changes = rooms, Trail()
+        self.rooms, self.changes = rooms, Trail[str]()
 
     def room(self, node: str) -> tuple[int, int]:
         return self.rooms[node]
@@ -124,7 +124,7 @@ def test_pods_that_take_the_same_are_one_kind() -> None:
 
 
 def test_a_reader_too_far_behind_is_told_so() -> None:
-    trail = Trail()
+    trail = Trail[str]()
     for number in range(70_000):
         trail.note(str(number))
     assert trail.since(0) is None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from itertools import islice
 
 from dra_operator.allocator.memory import Known
 from dra_operator.allocator.outlook import Outlook
@@ -24,7 +23,7 @@ from dra_operator.inventory.views import State
 Rank = tuple[tuple[int, tuple[int, ...], int], tuple[float, float, float]]
 
 
-#: So many entries that are out of date or without nodes may stand before the best one.
+#: So many entries that are out of date or without nodes may stand before the best one and among its equals.
 _IDLE = 48
 
 
@@ -159,28 +158,16 @@ class Index:
 
     def top(self) -> Answer | None:
         """The best answer with a solution; of equally good ones that with the first node by name."""
-        entries = self._sorted
-        for at, entry in enumerate(entries):
-            answer = entry[2]
-            if answer.live and answer.state.nodes:
-                if at > _IDLE:
-                    self._put_aside()
-                    return self.top()
-                rank = entry[0]
-                if at + 1 < len(entries) and entries[at + 1][0] == rank:
-                    return self._first_of_equals(at, rank)
-                return answer
-        if entries:
-            self._put_aside()
-        return None
-
-    def _first_of_equals(self, at: int, rank: Rank) -> Answer:
-        best = self._sorted[at][2]
-        for other, _, answer in islice(self._sorted, at + 1, None):
-            if other != rank:
+        best, best_rank, idle = None, None, 0
+        for rank, _, answer in self._sorted:
+            if best is not None and rank != best_rank:
                 break
-            if answer.live and answer.state.nodes and answer.state.nodes[0] < best.state.nodes[0]:
-                best = answer
+            if not answer.live or not answer.state.nodes:
+                idle += 1
+            elif best is None or answer.state.nodes[0] < best.state.nodes[0]:
+                best, best_rank = answer, rank
+        if idle > _IDLE or best is None:
+            self._put_aside()
         return best
 
     def _put_aside(self) -> None:

@@ -65,7 +65,7 @@ class Trouble(NamedTuple):
 class Frame:
     """A choice point. `way` None: which way of requirement `at`; else which device is its `taken`-th."""
 
-    __slots__ = ("at", "key", "last", "picked", "position", "remaining", "taken", "way", "worked")
+    __slots__ = ("at", "last", "picked", "position", "remaining", "taken", "way", "worked")
 
     def __init__(
         self, at: int, way: Way | None, taken: int, last: int, position: Position, picked: Picked | None
@@ -73,7 +73,6 @@ class Frame:
         self.at, self.way, self.taken, self.last, self.position, self.picked = at, way, taken, last, position, picked
         self.remaining: list[int] = []
         self.worked = False
-        self.key: Hashable = None
 
 
 class Search:
@@ -130,7 +129,7 @@ class Search:
             if not frame.remaining:
                 stack.pop()
                 if not frame.worked:
-                    self._failed.add(frame.key)
+                    self._failed.add(self._key(frame))
                 continue
             self.work.left -= 1
             self._steps += 1
@@ -209,8 +208,7 @@ class Search:
         if len(ways) == 1:
             return self._take_way(stack, at, ways[0], position, picked)
         frame = Frame(at, None, 0, -1, position, picked)
-        frame.key = self._key(at, None, 0, -1, position)
-        if frame.key in self._failed:
+        if self._has_failed(frame):
             return None
         frame.remaining = list(range(len(ways) - 1, -1, -1))
         stack.append(frame)
@@ -274,19 +272,18 @@ class Search:
         self, stack: list[Frame], at: int, way: Way, taken: int, last: int, position: Position, picked: Picked
     ) -> None:
         frame = Frame(at, way, taken, last, position, picked)
-        frame.key = self._key(at, way, taken, last, position)
-        if frame.key in self._failed:
+        if self._has_failed(frame):
             return
         if self._bounds is not None and not way.admin:
             open_mask = self.columns[way.index].usable & position.free & ~position.mine & (-1 << (last + 1))
             if not self._bounds.enough(open_mask, way.count - taken, position.counters):
-                self._failed.add(frame.key)
+                self._failed.add(self._key(frame))
                 return
         frame.remaining = self._picking.candidates(way, picked[2], last, position)
         if frame.remaining:
             stack.append(frame)
         else:
-            self._failed.add(frame.key)
+            self._failed.add(self._key(frame))
 
     # -- errors and memory -----------------------------------------------------------------------------------------
 
@@ -305,23 +302,28 @@ class Search:
         if self.excluded is None:
             self.excluded = Trouble(way, bit, "a claim constraint would not be satisfied")
 
-    def _key(self, at: int, way: Way | None, taken: int, last: int, position: Position) -> Hashable:
+    def _has_failed(self, frame: Frame) -> bool:
+        """Did the same fail before? Most searches never fail, and need no keys."""
+        return bool(self._failed) and self._key(frame) in self._failed
+
+    def _key(self, frame: Frame) -> Hashable:
         """All that decides whether the rest can succeed from here."""
+        at, way, position = frame.at, frame.way, frame.position
         free = position.free & self.table.future[at]
         common = (
             at,
             None if way is None else way.index,
-            taken,
+            frame.taken,
             position.mine if self._admin else 0,
             position.results if self._variable else 0,
             position.bound,
         )
         if not self._twins or self._admin:
-            return (*common, last, free, position.running, position.left, position.counters, position.groups)
+            return (*common, frame.last, free, position.running, position.left, position.counters, position.groups)
         # Twins are told by their condition and by how many of their devices come before the last one taken, in no order.
         twins = self._twins
         left = {bit: position.left[slot] for bit, slot in self._taking.slots.items()}
-        before = (1 << (last + 1)) - 1
+        before = (1 << (frame.last + 1)) - 1
         conditions = [
             (
                 twins.condition(component, free, position.running, left, position.counters, position.groups),

@@ -6,7 +6,7 @@ Kept with the inventory and for as long as that lives; bounded, and forgotten wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from dra_operator.allocator.demand import Expectations
@@ -25,6 +25,7 @@ from dra_operator.allocator.table import Table
 from dra_operator.allocator.tabulating import make_table
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.meta import ObjectMeta
+from dra_operator.api.records import record
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.kinds import Attribute
 from dra_operator.inventory.pools import Pool
@@ -48,7 +49,7 @@ NOTHING: Mapping[DeviceId, Occupancy] = {}
 _NO_META = ObjectMeta.from_dict({})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """What the search says about one start: solutions, or the error it ended with, or the device that mode All could not take."""
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
 from dra_operator.api.claims import Allocation, ClaimSpec, ResourceClaim
+from dra_operator.api.records import record
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.kinds import Kind
 from dra_operator.inventory.trail import Trail
@@ -83,7 +84,7 @@ class Bar(Protocol):
         """Must a device of this kind be left out?"""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Problem:
     """Claims to be allocated together, all or nothing, on one node.
 
@@ -138,7 +139,7 @@ class SelectorWarning:
         return f"{source}: selector #{self.selector} on device {self.device}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Solved:
     """`allocations`: one a claim, in order, without a timestamp. `node` is None where the devices are reachable from anywhere."""
 

@@ -6,10 +6,10 @@ Two states that start alike get one answer, however much they differ in devices 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dra_operator.allocator.masks import bits_of, mask_of
 from dra_operator.allocator.table import Table
+from dra_operator.api.records import record
 from dra_operator.inventory.identity import DeviceId
 from dra_operator.inventory.usage import Occupancy
 from dra_operator.inventory.views import Shares
@@ -18,7 +18,7 @@ from dra_operator.inventory.views import Shares
 Groups = tuple[frozenset[str] | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Start:
     """`free`: bits of devices nobody uses whole. `running`: bits of devices that have shares already. `left`: what is left of each
     shareable device, by bit. `counters`: what is left of them. `held` bits are not free and used by nobody."""

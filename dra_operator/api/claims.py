@@ -16,6 +16,7 @@ import orjson
 from dra_operator.api.errors import InvalidField, each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
+from dra_operator.api.records import record
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.api.sharing import Sharing, required_text, shared_text
 from dra_operator.api.taints import Toleration
@@ -206,7 +207,7 @@ _SPECS: dict[bytes, ClaimSpec] = {}
 _SPECS_KEPT = 8192
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeviceResult:
     """One allocated device (DeviceRequestAllocationResult). `request` is "req" or "req/sub"."""
 
@@ -262,7 +263,7 @@ class DeviceResult:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Allocation:
     """`status.allocation`. `timestamp` is seconds since the epoch (written as RFC 3339, whole seconds)."""
 

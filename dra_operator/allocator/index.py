@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dra_operator.allocator.memory import Known
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.problem import Failed, Strategy, Unsolved
-from dra_operator.allocator.results import Picks, picks_of
+from dra_operator.allocator.results import Picks
 from dra_operator.allocator.scoring import Score, Supply, supplies
 from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
 from dra_operator.allocator.start import make_start
@@ -37,6 +37,7 @@ class Answer:
 
     def __init__(
         self,
+        known: Known,
         state: State,
         table: Table,
         choice: Choice | None,
@@ -48,7 +49,7 @@ class Answer:
         self.trouble, self.excluded = trouble, excluded
         self.live = False
         self.rank: Rank | None = None if score is None else (score.hard, score.soft)
-        self.picks: Picks | None = None if choice is None else picks_of(choice, table.order)
+        self.picks: Picks | None = None if choice is None else known.assembler.picks(choice, table.order)
         self._supplies: tuple[Supply, Supply] | None = None
 
     def supplies(self, known: Known, outlook: Outlook) -> tuple[Supply, Supply]:
@@ -140,7 +141,7 @@ class Index:
             table, found, choice, score = self.known.judge(
                 state.view, state.used, state.shares, 0, self.forbidden, self.strategy, self.outlook, work
             )
-            known = self.answers[state] = Answer(state, table, choice, score, found.trouble, found.excluded)
+            known = self.answers[state] = Answer(self.known, state, table, choice, score, found.trouble, found.excluded)
         return known
 
     def answer_with_held(self, state: State, held: int, work: Work) -> Answer:
@@ -148,7 +149,7 @@ class Index:
         table, found, choice, score = self.known.judge(
             state.view, state.used, state.shares, held, self.forbidden, self.strategy, self.outlook, work
         )
-        return Answer(state, table, choice, score, found.trouble, found.excluded)
+        return Answer(self.known, state, table, choice, score, found.trouble, found.excluded)
 
     def in_order(self) -> Iterator[Answer]:
         """Answers with a solution whose state has nodes, best first. Finish with it before the next call."""

@@ -6,7 +6,8 @@ selector that is as wide as the devices allow.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from dra_operator.allocator.capacity import consumption
@@ -20,8 +21,10 @@ from dra_operator.api.claims import (
     DeviceResult,
     ResourceClaim,
 )
+from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.inventory.features import Features
+from dra_operator.inventory.kinds import Kind
 from dra_operator.inventory.pools import Offer, source_of
 from dra_operator.inventory.views import NodeRecord
 
@@ -29,15 +32,11 @@ from dra_operator.inventory.views import NodeRecord
 SHARES = UUID("6f0d3a52-7d0e-5b0c-9a6e-0d2a7c1f4b11")
 
 
-#: What a choice takes of the one claim of a unit, as request name and position; None where results need more than names.
-Picks = tuple[tuple[str, int], ...]
+class Picks(NamedTuple):
+    """A choice for the one claim of a unit whose results need no more than names. `devices`: request name and position."""
 
-
-def picks_of(choice: Choice, order: tuple[int, ...]) -> Picks | None:
-    """The plain form of a choice, where it has one. `order` translates bits into positions."""
-    if not all(way.plain and way.claim == 0 for way, _ in choice):
-        return None
-    return tuple((way.name, order[bit]) for way, bits in choice for bit in bits)
+    devices: tuple[tuple[str, int], ...]
+    config: tuple[DeviceConfig, ...]
 
 
 class Assembler:
@@ -46,20 +45,27 @@ class Assembler:
     def __init__(self, plan: Plan, features: Features) -> None:
         self._plan, self._features = plan, features
         self._configs: dict[tuple[int, ...], tuple[tuple[DeviceConfig, ...], ...]] = {}
+        #: What a share of a device consumes, by way and kind.
+        self._consumed: dict[tuple[int, Kind | None], Mapping[str, Quantity]] = {}
 
-    def plain(self, choice: Choice, picks: Picks, record: NodeRecord) -> Allocation | None:
-        """The allocation of a unit of one claim, if all its devices are plain."""
+    def picks(self, choice: Choice, order: tuple[int, ...]) -> Picks | None:
+        """The plain form of a choice, where it has one. `order` translates bits into positions."""
+        if self._plan.claims != 1 or not all(way.plain for way, _ in choice):
+            return None
+        devices = tuple([(way.name, order[bit]) for way, bits in choice for bit in bits])
+        return Picks(devices, self._config(choice)[0]) if devices else None
+
+    def plain(self, picks: Picks, record: NodeRecord) -> Allocation | None:
+        """The allocation on one node, if all its devices there are plain."""
         results = []
         offers = record.offers
-        for name, position in picks:
+        for name, position in picks.devices:
             offer = offers[position]
             if not offer.plain:
                 return None
-            results.append(DeviceResult(name, *offer.id))
-        if not results:
-            return None
-        config = self._config(choice)[0]
-        return Allocation(tuple(results), config, record.selector)
+            driver, pool, device = offer.id
+            results.append(DeviceResult(name, driver, pool, device))
+        return Allocation(tuple(results), picks.config, record.selector)
 
     def _config(self, choice: Choice) -> tuple[tuple[DeviceConfig, ...], ...]:
         ways = tuple([way.index for way, _ in choice])
@@ -105,7 +111,7 @@ class Assembler:
                 return DeviceResult(way.name, device_id.driver, device_id.pool, device_id.device)
         share_id, consumed = None, NO_CAPACITY
         if device.allow_multiple and self._features.consumable_capacity:
-            consumed = consumption(detail.capacity, device, self._features.fractional_capacity_range) or NO_CAPACITY
+            consumed = self._consumption(way, offer)
             owner = claim.meta.uid or str(claim.key)
             share_id = str(uuid5(SHARES, f"{seed}/{owner}/{way.name}/{index}/{device_id}"))
         bound = self._features.device_binding_and_status
@@ -122,6 +128,16 @@ class Assembler:
             consumed_capacity=consumed,
             skip_node_operations=offer.slice.skip_node_operations,
         )
+
+    def _consumption(self, way: Way, offer: Offer) -> Mapping[str, Quantity]:
+        """What a share consumes: the same of all devices of one kind."""
+        key = way.index, offer.kind
+        known = self._consumed.get(key)
+        if known is None:
+            fractional = self._features.fractional_capacity_range
+            known = consumption(way.detail.capacity, offer.device, fractional) or NO_CAPACITY
+            self._consumed[key] = known
+        return known
 
 
 def assemble_config(spec: ClaimSpec, ways: tuple[Way, ...]) -> tuple[DeviceConfig, ...]:

@@ -310,7 +310,7 @@ class _Solver:
                     table, found, choice, score = self.known.judge(
                         view, 0, (), 0, frozenset(), problem.strategy, self.outlook, self.work, ignore_usage=True
                     )
-                    answers[view] = Answer(state, table, choice, score, found.trouble, found.excluded)
+                    answers[view] = Answer(self.known, state, table, choice, score, found.trouble, found.excluded)
                 except Stopped:
                     self.exhausted = True
                     answers[view] = None
@@ -342,8 +342,8 @@ class _Solver:
         problem, known = self.problem, self.known
         assert answer.choice is not None
         warnings = warnings_of(known, self.inventory, problem) if known.broken else ()
-        if answer.picks is not None and len(problem.claims) == 1:
-            allocation = known.assembler.plain(answer.choice, answer.picks, record)
+        if answer.picks is not None:
+            allocation = known.assembler.plain(answer.picks, record)
             if allocation is not None:
                 return Solved(record.name, (allocation,), warnings)
         allocations = known.assembler.allocations(

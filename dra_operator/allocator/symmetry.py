@@ -6,8 +6,9 @@ arrangement of them has failed on all. Devices without counters are told apart b
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from dra_operator.allocator.table import Table
 
@@ -27,6 +28,8 @@ class Component:
     sets: tuple[int, ...]
     places: dict[int, int]
     runs: tuple[tuple[int, int, int], ...]
+    #: Of what is left of all counters, what is left of its own.
+    left_of: Callable[[tuple[int, ...]], Hashable]
 
     def local(self, mask: int) -> int:
         """A mask of bits as a mask of places."""
@@ -68,12 +71,13 @@ class Twins:
         groups: tuple[Hashable, ...],
     ) -> Hashable:
         """The state of a component, in terms that its twins have in common."""
+        common = component.kind, component.local(free), component.left_of(counters)
+        if not (running or left or groups):
+            return common
         return (
-            component.kind,
-            component.local(free),
-            component.local(running) if running else 0,
-            tuple([left.get(bit) for bit in component.bits]) if left else None,
-            tuple([counters[number] for number in component.counters]),
+            *common,
+            component.local(running),
+            tuple([left.get(bit) for bit in component.bits]),
             tuple([groups[number] for number in component.sets]) if groups else None,
         )
 
@@ -144,4 +148,4 @@ def _component(table: Table, bits: tuple[int, ...], class_of: dict[int, int], ki
         else:
             runs.append((bit, 1, place))
     places = {bit: place for place, bit in enumerate(bits)}
-    return Component(kind, bits, mask, tuple(counters), tuple(sets), places, tuple(runs))
+    return Component(kind, bits, mask, tuple(counters), tuple(sets), places, tuple(runs), itemgetter(*counters))

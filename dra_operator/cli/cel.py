@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -19,6 +18,7 @@ from dra_operator.api.slices import Device as SliceDevice
 from dra_operator.cel import CelFeatures, CompileError, Device, EvaluationError, bind_device, cached_selector
 from dra_operator.cli.documents import BadDocument, read_documents
 from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
+from dra_operator.cli.inputs import FILL_IT, Unreadable, name_of, read_text
 from dra_operator.cli.output import error
 
 __all__ = ["answer", "cel"]
@@ -57,14 +57,16 @@ def cel(
     """
     if bool(expression) == bool(cases) or (bool(expression) != bool(device)):
         raise CommandFailed("give either an expression and --device FILE, or --cases FILE", USAGE)
-    bad = False
+    bad, nothing = False, True
     for line in _from_cases(cases) if cases else _from_devices(expression, device, new):
-        bad = bad or "unreadable" in line
+        bad, nothing = bad or "unreadable" in line, False
         if "unreadable" in line:
             error(f"{line['name']}: {line['unreadable']}")
             line = {"name": line["name"], "error": line["unreadable"]}
         sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()
+    if nothing:
+        raise CommandFailed(f"{name_of(cases or device)}: holds no {'case' if cases else 'device'}; {FILL_IT}")
     if bad:
         raise CommandFailed("", FAILED)
 
@@ -114,9 +116,9 @@ def _device(data: dict[str, Any], driver: str | None = None) -> Device:
 
 def _text(path: str) -> str:
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise CommandFailed(f"{path}: cannot be read ({getattr(problem, 'strerror', None) or problem})") from None
+        return read_text(path)
+    except Unreadable as problem:
+        raise CommandFailed(str(problem)) from None
 
 
 def _from_cases(path: str) -> Iterator[dict[str, Any]]:

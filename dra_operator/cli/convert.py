@@ -82,8 +82,6 @@ def _results(sources: Sources, conversion: Conversion) -> list[Converted]:
             results.append(conversion.convert(index, item.value))
         except Untranslatable as reason:
             failures.append(_located(item, reason.path, reason.message))
-    if not sources.objects and not failures:
-        failures.append("the input holds no objects")
     for failure in failures:
         error(failure)
     if failures:

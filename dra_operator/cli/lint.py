@@ -79,8 +79,6 @@ def lint(
         sources, findings = _repaired(file, sources, findings, inventory, cluster)
     located = [*_unreadable(sources), *(_located(item, sources.objects[item.subject]) for item in findings)]
     print_findings(sorted(located, key=lambda item: (item.file, item.line)), output)
-    if not sources.objects and not located:
-        raise CommandFailed("the input holds no objects")
     if located:
         raise CommandFailed(code=FAILED)
 
@@ -115,7 +113,7 @@ def _cluster(kubeconfig: Path | None, context: str | None) -> list[Any]:
 
 def _unreadable(sources: Sources) -> list[Located]:
     return [
-        Located(problem.source.file, problem.source.line, "", unreadable(problem.message))
+        Located(problem.source.file, problem.source.line, "", unreadable(problem.message, problem.repair))
         for problem in sources.problems
     ]
 

@@ -7,21 +7,24 @@ everything the API server checks: it looks at what every command needs (kind, ve
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from dra_operator.api.errors import InvalidObject, described
+from dra_operator.cli import inputs
 from dra_operator.cli.acceptance import Rejected, accept
 from dra_operator.cli.documents import BadDocument, read_documents
+from dra_operator.cli.inputs import FILL_IT, Unreadable, name_of
 from dra_operator.cluster.rest import BY_KIND, OPERATOR_GROUP, Resource
 
 #: Not a kind of the API server: a timeline among the manifests, read by `simulate`.
 SCENARIO = Resource(OPERATOR_GROUP, "v1alpha1", "scenarios", "Scenario", namespaced=False)
 KINDS: Mapping[str, Resource] = {**BY_KIND, SCENARIO.kind: SCENARIO}
+
+#: Said of a file without an object.
+NOTHING = "holds no objects"
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 
@@ -89,11 +92,14 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """`repair`: what to do about it, where the message does not say so."""
+
     source: Source
     message: str
+    repair: str = ""
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.message}"
+        return f"{self.source}: {self.message}" + (f"; {self.repair}" if self.repair else "")
 
 
 @dataclass(slots=True)
@@ -116,6 +122,10 @@ def read_manifests(paths: Sequence[str]) -> Manifests:
         for file in list_files(path, found):
             for manifest in _read_file(file, found):
                 _keep(manifest, seen, found)
+    if not found.objects and not found.problems:
+        # Beside others an empty file is no mistake.
+        found.problems = [replace(note, repair=FILL_IT) for note in found.notes if note.message == NOTHING]
+        found.notes = [note for note in found.notes if note.message != NOTHING]
     return found
 
 
@@ -152,25 +162,22 @@ def list_files(path: str, found: Manifests) -> list[str]:
     try:
         names = sorted(entry.name for entry in os.scandir(path) if entry.name.endswith(SUFFIXES) and not entry.is_dir())
     except OSError as error:
-        found.problems.append(Problem(Source(path), f"cannot be read: {error.strerror}"))
+        found.problems.append(Problem(Source(path), f"cannot be read: {error.strerror}", "name one that can be read"))
         return []
     if not names:
-        found.problems.append(Problem(Source(path), f"no {', '.join(SUFFIXES)} file in this directory"))
+        kinds = f"no {', '.join(SUFFIXES)} file in this directory"
+        found.problems.append(
+            Problem(Source(path), kinds, "name one that has some; those inside it are not looked into")
+        )
     return [os.path.join(path, name) for name in names]
 
 
 def read_text(path: str, found: Manifests) -> tuple[str, str] | None:
     """(name, content) of a file, or of standard input for `-`; None with a problem in `found` where it cannot be read."""
-    name = "(stdin)" if path == "-" else path
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return name, content.decode("utf-8-sig")
-    except OSError as error:
-        found.problems.append(Problem(Source(name), f"cannot be read: {error.strerror}"))
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        message = f"is not UTF-8 text (byte 0x{content[error.start]:02x}); save it as UTF-8"
-        found.problems.append(Problem(Source(name, line), message))
+        return name_of(path), inputs.read_text(path)
+    except Unreadable as error:
+        found.problems.append(Problem(Source(error.name, error.line), error.reason, error.repair))
     return None
 
 
@@ -191,7 +198,7 @@ def _read_file(path: str, found: Manifests) -> Iterator[Manifest]:
             if manifest:
                 yield manifest
     if empty:
-        found.notes.append(Problem(Source(name), "holds no objects"))
+        found.notes.append(Problem(Source(name), NOTHING))
 
 
 def _open_lists(value: Any, source: Source, lines: Mapping[int, int]) -> Iterator[tuple[Any, Source]]:

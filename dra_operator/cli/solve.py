@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from dra_operator.api.claims import ResourceClaim
 from dra_operator.api.errors import SHAPE_ERRORS, InvalidObject, describe
 from dra_operator.cli.documents import BadDocument, read_documents
 from dra_operator.cli.failures import FAILED, CommandFailed
+from dra_operator.cli.inputs import FILL_IT, Unreadable, name_of, read_bytes, text_of
 from dra_operator.cli.output import error
 from dra_operator.explain.summary import blocker_of_search
 
@@ -79,20 +79,28 @@ def solve(
 def read_problems(file: str) -> Iterator[Any]:
     """The problems of a file, one after another: JSON, JSON Lines or YAML. Raises CommandFailed."""
     try:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as problem:
-        raise CommandFailed(f"{file}: cannot be read ({problem.strerror or problem})") from None
+        raw = read_bytes(file)
+    except Unreadable as problem:
+        raise CommandFailed(str(problem)) from None
     try:
         # The usual case, and with thousands of nodes a large one.
         yield orjson.loads(raw)
         return
     except orjson.JSONDecodeError:
         pass
-    for document in read_documents(raw.decode("utf-8", "replace"), json_only=file.endswith((".json", ".jsonl"))):
+    try:
+        text = text_of(raw, file)
+    except Unreadable as problem:
+        raise CommandFailed(str(problem)) from None
+    empty = True
+    for document in read_documents(text, json_only=file.endswith((".json", ".jsonl"))):
+        empty = False
         if isinstance(document, BadDocument):
-            yield CommandFailed(f"{file}:{document.line}: {document.message}")
+            yield CommandFailed(f"{name_of(file)}:{document.line}: {document.message}")
         else:
             yield document.value
+    if empty:
+        raise CommandFailed(f"{name_of(file)}: holds no problem; {FILL_IT}")
 
 
 def _read(data: Any) -> Document:

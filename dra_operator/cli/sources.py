@@ -18,7 +18,8 @@ import yaml  # type: ignore[import-untyped]
 
 from dra_operator.api.fieldpath import FieldPath
 from dra_operator.cli.documents import BadDocument, Document, read_documents
-from dra_operator.cli.manifests import Manifests, Problem, Source, list_files, read_text
+from dra_operator.cli.inputs import FILL_IT
+from dra_operator.cli.manifests import NOTHING, Manifests, Problem, Source, list_files, read_text
 
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -131,6 +132,9 @@ def read_sources(paths: Sequence[str]) -> Sources:
                 found.texts += _split(*read)
     found.problems = unread.problems + [problem for text in found.texts for problem in text.problems]
     found.objects = [item for text in found.texts for item in objects_of(text)]
+    if not found.objects and not found.problems:
+        files = dict.fromkeys(text.file for text in found.texts)
+        found.problems = [Problem(Source(file), NOTHING, FILL_IT) for file in files]
     return found
 
 

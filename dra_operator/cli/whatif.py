@@ -15,6 +15,7 @@ from typing import Any
 
 from dra_operator.api.meta import Key
 from dra_operator.cli.failures import USAGE, CommandFailed
+from dra_operator.cli.inputs import FILL_IT
 from dra_operator.cli.manifests import Manifest, Manifests, Source, read_more
 from dra_operator.cluster.memory.scenario import Step, Target
 from dra_operator.cluster.rest import ALLOCATION_POLICIES, BY_KIND, NODES, RESOURCE_SLICES
@@ -98,7 +99,7 @@ def _put_policies(path: str, manifests: Manifests) -> None:
                 f"{manifest.source}: {manifest.title}: --policy takes AllocationPolicies; give others with -f"
             )
     if not policies and len(manifests.problems) == before:
-        raise CommandFailed(f"--policy {path}: holds no AllocationPolicy")
+        raise CommandFailed(f"{path}: holds no AllocationPolicy for --policy; {FILL_IT}")
     names = {manifest.name for manifest in policies}
     manifests.objects[:] = [
         manifest

@@ -59,9 +59,10 @@ def _name(subject: Subject) -> tuple[str, str, str, str]:
     return subject.kind, subject.group, subject.namespace, subject.name
 
 
-def unreadable(message: str) -> Finding:
-    """The finding for text that could not be read at all."""
-    return finding(-1, Found((), message, code="unreadable"), RULES["unreadable"])
+def unreadable(message: str, repair: str = "") -> Finding:
+    """The finding for text that could not be read at all, or holds nothing."""
+    fix = f"{repair[:1].upper()}{repair[1:]}." if repair else ""
+    return finding(-1, Found((), message, fix, code="unreadable"), RULES["unreadable"])
 
 
 #: Findings that another one at the same place explains better.

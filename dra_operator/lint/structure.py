@@ -33,7 +33,7 @@ _UNCHANGED = frozenset({"DeviceClass"})
 
 declare(
     "unreadable",
-    "Text that is not YAML or JSON, or not UTF-8.",
+    "Text that is not YAML or JSON, or not UTF-8; a file that is not there or holds nothing.",
     "kubectl refuses the file",
     "Repair the syntax at this line.",
 )

@@ -45,7 +45,7 @@ def test_nothing_given_is_wrong_usage(run: Run) -> None:
 def test_missing_file(run: Run) -> None:
     code, out, err = run("convert", "-f", "no-such.yaml")
     assert (code, out) == (1, "")
-    assert err == "error: no-such.yaml: cannot be read: No such file or directory\n"
+    assert err == "error: no-such.yaml: cannot be read: No such file or directory; name a file that can be read\n"
 
 
 def test_files_become_one_stream(tmp_path: Path, run: Run) -> None:

@@ -117,11 +117,19 @@ def test_problems_in_lists_name_the_line_of_the_item(tmp_path: Path) -> None:
         ("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r}", []),
         ("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization", []),
         ("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j}", ["f.yaml:1: Job j (batch.volcano.sh/v1alpha1) has no bearing on devices, left out"]),
-        ("# empty\n", ["f.yaml: holds no objects"]),
     ],
 )  # fmt: skip
 def test_what_is_left_out(tmp_path: Path, text: str, notes: list[str]) -> None:
     assert read(tmp_path, text) == ([], [], notes)
+
+
+def test_an_empty_file_is_no_mistake_beside_others(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# to come\n")
+    titles, problems, notes = read(tmp_path, POD)
+    assert (titles, problems, notes) == (["Pod default/p"], [], [])
+    both = read_manifests([str(tmp_path)])
+    assert [str(note).removeprefix(f"{tmp_path}/") for note in both.notes] == ["empty.yaml: holds no objects"]
+    assert both.problems == []
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def pod(limits: str, more: str = "") -> str:
         ("a: [}", "f.yaml:1: not YAML"),
         ("spec: {selectors: []}", "f.yaml:1: object (no name): this is no object: it has no `kind`"),
         ("just text", "f.yaml:1: document: this is no object"),
-        ("# nothing\n", "the input holds no objects"),
+        ("# nothing\n", "f.yaml: holds no objects; write it, or name another file"),
     ],
 )  # fmt: skip
 def test_no_translation(text: str, message: str, tmp_path: Path, convert: Run) -> None:

@@ -114,11 +114,23 @@ def _empty() -> Any:
     return type.__call__(Configuration)
 
 
+def _reason(error: Exception) -> str:
+    match error:
+        case IsADirectoryError():
+            return f"{error.filename} is a directory; name a file"
+        case UnicodeDecodeError():
+            return "it is not UTF-8 text; name another file"
+        case TypeError() | AttributeError():
+            return "it is empty, or has not the form of a kubeconfig; name another file"
+        case _:
+            return str(error) or type(error).__name__
+
+
 async def _connection(source: str, read: Callable[[], Any], token_refresh: float) -> Connection:
     try:
         found = await read()
     except Exception as error:  # the loaders raise whatever a malformed file leads to, YAML errors included
-        raise NoConnection(f"{source} cannot be used: {error or type(error).__name__}") from None
+        raise NoConnection(f"{source} cannot be used: {_reason(error)}") from None
     connection = Connection(
         server=found.host.rstrip("/"),
         ca_path=found.ssl_ca_cert or None,

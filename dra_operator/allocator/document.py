@@ -80,7 +80,7 @@ def _distinct(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
 
 
 def _renamed(resource_slice: ResourceSlice, name: str) -> ResourceSlice:
-    return replace(resource_slice, meta=replace(resource_slice.meta, name=name))
+    return replace(resource_slice, meta=resource_slice.meta.renamed(name))
 
 
 def _take(inventory: Inventory, allocated: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,10 +34,12 @@ class OwnerReference:
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """`created` and `deleted` are seconds since the epoch; `created` is None for objects that were never stored."""
+    """`created` and `deleted` are seconds since the epoch; `created` is None for objects that were never stored.
 
-    name: str
-    namespace: str
+    The key is kept and not made from its parts: an object is looked up by it a hundred times while it is placed.
+    """
+
+    key: Key
     uid: str
     resource_version: str
     generation: int
@@ -49,8 +51,12 @@ class ObjectMeta:
     owners: tuple[OwnerReference, ...]
 
     @property
-    def key(self) -> Key:
-        return Key(self.namespace, self.name)
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
 
     @property
     def controller(self) -> OwnerReference | None:
@@ -60,8 +66,7 @@ class ObjectMeta:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ObjectMeta:
         return cls(
-            name=data.get("name") or "",
-            namespace=shared_text(data.get("namespace") or ""),
+            key=Key(shared_text(data.get("namespace") or ""), data.get("name") or ""),
             uid=data.get("uid") or "",
             resource_version=data.get("resourceVersion") or "",
             generation=data.get("generation") or 0,
@@ -72,6 +77,10 @@ class ObjectMeta:
             finalizers=shared(tuple(data.get("finalizers") or ())),
             owners=each("ownerReferences", data.get("ownerReferences"), _owner),
         )
+
+    def renamed(self, name: str) -> ObjectMeta:
+        """The same under another name, in the same namespace."""
+        return replace(self, key=Key(self.namespace, name))
 
 
 def _owner(data: dict[str, Any]) -> OwnerReference:

@@ -136,7 +136,7 @@ class Details:
 def _anonymous(situation: Situation) -> Situation:
     """With stand-ins for the names that differ between units of one kind."""
     claims = tuple(
-        replace(claim, meta=replace(claim.meta, name=_CLAIM.format(number)))
+        replace(claim, meta=claim.meta.renamed(_CLAIM.format(number)))
         for number, claim in enumerate(situation.problem.claims)
     )
     origins = tuple(
@@ -145,7 +145,7 @@ def _anonymous(situation: Situation) -> Situation:
     )
     pod = situation.pod
     if pod is not None:
-        pod = replace(pod, meta=replace(pod.meta, name=_POD))
+        pod = replace(pod, meta=pod.meta.renamed(_POD))
     return replace(situation, problem=replace(situation.problem, claims=claims), origins=origins, pod=pod)
 
 

@@ -207,8 +207,13 @@ class View:
             else:
                 yield PodClaimState(entry.name, None)
 
-    def claim_keys(self, pod: Pod) -> Iterator[Key]:
-        return (state.key for state in self.pod_claims(pod) if state.key is not None)
+    @staticmethod
+    def claim_keys(pod: Pod) -> Iterator[Key]:
+        """Those of the pod's claims that have a name by now."""
+        for entry in pod.claims:
+            name = entry.claim_name if entry.claim_name is not None else pod.generated_claims.get(entry.name)
+            if name:
+                yield Key(pod.meta.namespace, name)
 
 
 def ungated_at(pod: Pod) -> float | None:

@@ -76,6 +76,18 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
+@pytest.mark.parametrize(
+    ("read", "item"), [(Pod.from_dict, POD), (Node.from_dict, NODE), (ResourceClaim.from_dict, CLAIM)]
+)
+def test_the_key_of_an_object_is_made_once(read: Any, item: dict[str, Any]) -> None:
+    one = read(item)
+    assert one.meta.key is one.meta.key
+    assert (one.meta.namespace, one.meta.name) == one.meta.key
+    other = one.meta.renamed("other")
+    assert other.key == (one.meta.namespace, "other")
+    assert one.meta.name == item["metadata"]["name"]
+
+
 def test_what_is_no_text_is_left_as_it_is() -> None:
     odd = {"a": 1, "b": None}
     assert shared_texts(odd) is odd

@@ -28,7 +28,7 @@ def gang_of(seed: int) -> tuple[Inventory, Situation]:
     inventory, random = document.inventory, Random(seed)
     count = random.choice((2, 3, 4))
     claims = [
-        replace(claim, meta=replace(claim.meta, name=f"c{number}", uid=f"u{number}"))
+        replace(claim, meta=replace(claim.meta.renamed(f"c{number}"), uid=f"u{number}"))
         for number in range(count)
         for claim in document.claims[:1]
     ]

@@ -172,7 +172,9 @@ class Explainer:
     def _pod_has(self, pod: Pod, told: tuple[ClaimAccount, ...]) -> str:
         if not pod.claims:
             return f"pod {pod.key} has no resource claims"
-        trouble = next((claim for claim in told if claim.message), None)
+        # What is said of a claim that a pod runs with is about another pod that shares it.
+        runs = pod.node_name is not None
+        trouble = next((claim for claim in told if claim.message and not (runs and claim.reason == "PodBound")), None)
         if trouble is not None:
             return trouble.message
         where = f"runs on {pod.node_name}" if pod.node_name else "is not bound yet"
@@ -182,9 +184,9 @@ class Explainer:
 
 def _has(told: ClaimAccount) -> str:
     """A claim that does not wait, in a line."""
-    if told.message:
+    if told.message and told.reason != "PodBound":
         return told.message
     names = listed([f"{item['driver']}/{item['pool']}/{item['device']}" for item in told.devices], 8)
     where = f" on node {told.node}" if told.node else ""
     users = f", used by {listed(list(told.used_by))}" if told.used_by else ", used by nobody"
-    return f"has {names or 'no devices'}{where}{users}"
+    return f"has {names or 'no devices'}{where}{users}" + (f"; {told.message}" if told.message else "")

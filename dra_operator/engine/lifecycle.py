@@ -19,6 +19,7 @@ from dra_operator.engine.rejections import Rejections
 from dra_operator.engine.state import State, pod_reference
 from dra_operator.engine.view import SeenClaim, ungated_at
 from dra_operator.engine.writing import deallocate
+from dra_operator.explain.explanation import listed
 from dra_operator.queue.nodefit import describe_misfits
 from dra_operator.queue.units import Unit, UnitKey
 
@@ -269,10 +270,8 @@ class Lifecycle:
         held = [claim for claim in seen if claim.allocated]
         fixed = [claim for claim in held if not claim.managed or self._used_by_others(claim, pod)]
         if fixed:
-            names = ", ".join(str(claim.key) for claim in fixed)
-            self._stuck(
-                unit, pod, f"{why}; claim {names} is in use by another pod or not managed, so it stays where it is"
-            )
+            stay = "; ".join(self._why_it_stays(claim, pod) for claim in fixed)
+            self._stuck(unit, pod, f"pod {pod.key} waits: {why}; {stay}")
             return []
         nodes = [name for claim in held if claim.claim.allocation and (name := state.only_node(claim.claim.allocation))]
         if GATE not in pod.gates:
@@ -300,6 +299,17 @@ class Lifecycle:
 
     def _used_by_others(self, claim: SeenClaim, pod: Pod) -> bool:
         return any(consumer.uid != pod.meta.uid for consumer in claim.claim.reserved_for)
+
+    def _why_it_stays(self, claim: SeenClaim, pod: Pod) -> str:
+        """And what would let the pod run all the same."""
+        allocation = claim.claim.allocation
+        node = None if allocation is None else self._state.only_node(allocation)
+        where = "where it is" if node is None else f"on node {node}"
+        if not claim.managed:
+            return f"claim {claim.key} is kube-scheduler's and stays {where}: make room for the pod there"
+        others = [consumer.name for consumer in claim.claim.reserved_for if consumer.uid != pod.meta.uid]
+        names = f"pod{'' if len(others) == 1 else 's'} {listed(others, 3)}"
+        return f"claim {claim.key} is used by {names} as well and stays {where}: make room for the pod there, or end {names}"
 
     def _stuck(self, unit: Unit, pod: Pod, message: str) -> None:
         self._stuck_at[pod.key] = self._state.moment

@@ -67,7 +67,9 @@ def standpoint(seen: SeenClaim, state: State) -> Standpoint:
             message = "; ".join(text for text in (found.message, state.drift_notes.get(seen.uid)) if text)
             return Standpoint(found.phase, found.reason, message, unit)
         if any(_is_bound(consumer.uid, state) for consumer in seen.claim.reserved_for):
-            return Standpoint("Reserved", "PodBound", "", unit)
+            # Who shares it may wait for room on its node.
+            message = unit.message if unit is not None and unit.reason == "NodeUnsuitable" else ""
+            return Standpoint("Reserved", "PodBound", message, unit)
         if unit is not None and unit.reason:
             return Standpoint("Allocated", unit.reason, unit.message, unit)
         return Standpoint("Allocated", "Allocated", "", unit)

@@ -31,6 +31,9 @@ from dra_operator.inventory import DeviceId
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit
 
+#: Pods that share a claim and are looked at together: each is asked for on every node in question.
+_SHARERS = 16
+
 
 class Placer:
     """Solves units against the state, and remembers failures until something changes that could mend them."""
@@ -77,6 +80,13 @@ class Placer:
             known = self._failures.get(failure)
             if known is not None and known[0] == state.moment:
                 return _renamed(known[1], known[2], [claim.claim.meta.name for claim in todo])
+        sharers = self._sharers(pod, todo)
+        if sharers:
+            together = self._solve(
+                unit, pod, todo, fixed, avoided, moving, forbidden, barred, sharers=sharers, empty=False
+            )
+            if isinstance(together, Placed):
+                return together
         outcome = self._solve(unit, pod, todo, fixed, avoided, moving, forbidden, barred, empty=False)
         if isinstance(outcome, Placed):
             return outcome
@@ -143,6 +153,18 @@ class Placer:
             misfits.append(misfit or Misfit("node does not exist"))
         return None, misfits
 
+    def _sharers(self, pod: Pod | None, todo: list[SeenClaim]) -> tuple[Pod, ...]:
+        """Pods that wait for the same claims: once these have devices, they can run where those are, or nowhere."""
+        if pod is None:
+            return ()
+        users = {other.meta.uid: other for seen in todo for other in self._state.view.pods_of_claim(seen.key)}
+        waiting = [
+            other
+            for other in users.values()
+            if other is not pod and other.node_name is None and not other.terminal and other.meta.deleted is None
+        ]
+        return tuple(waiting[:_SHARERS])
+
     def _solve(
         self,
         unit: Unit,
@@ -154,8 +176,10 @@ class Placer:
         forbidden: frozenset[DeviceId],
         barred: tuple[tuple[int, Bar], ...],
         *,
+        sharers: tuple[Pod, ...] = (),
         empty: bool,
     ) -> Placed | Blocker:
+        """`sharers`: only where these can run beside the pod."""
         state = self._state
         misfits: Misfits = {}
         _, terms = state.terms(unit)
@@ -163,12 +187,19 @@ class Placer:
             constraints = self._constraints(unit, pod, todo)
         except InvalidConstraints as invalid:
             return Blocker("InvalidConstraints", str(invalid), final=True)
+        alone = self.problems.fits(pod, fixed, avoided, misfits, empty=empty)
+
+        def with_sharers(name: str) -> bool:
+            assert alone is not None
+            assert pod is not None
+            return alone(name) and state.ledger.together((pod, *sharers), name)
+
         problem = self.problems.of_unit(
             pod,
             todo,
             fixed,
             terms,
-            fits=self.problems.fits(pod, fixed, avoided, misfits, empty=empty),
+            fits=with_sharers if sharers else alone,
             forbidden=forbidden,
             barred=barred,
             constraints=constraints,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.openb.trace import WHOLE, TraceNode, TracePod
-from dra_operator.allocator import Besides, Demand, Problem, Solved, Strategy, by_spec, kinds_of, solve
+from dra_operator.allocator import Besides, Demand, Problem, Solved, Strategy, attempt, by_spec, kinds_of
 from dra_operator.api.claims import ClaimSpec, DeviceClass, ResourceClaim
 from dra_operator.api.core import Node, Pod
 from dra_operator.api.slices import ResourceSlice
@@ -96,8 +96,7 @@ class Allocator:
             rooms=self.ledger,
             beside=beside_devices(pod),
         )
-        answer = solve(problem, self.inventory.snapshot())
-        return answer if isinstance(answer, Solved) else None
+        return attempt(problem, self.inventory.snapshot())
 
 
 def _node(node: TraceNode) -> dict[str, Any]:

@@ -6,9 +6,10 @@ al., USENIX ATC 2023, but counted in claims that fit instead of in GPUs that do 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from dra_operator.allocator.counting import Shape, Stock
 from dra_operator.allocator.masks import bits_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand, Expected, Room
@@ -20,89 +21,6 @@ TYPICAL_COUNTS = (1, 2, 4, 8)
 
 #: How many different claims an expectation distinguishes.
 _KINDS_EXPECTED = 32
-
-#: As many shares of one device as anybody will ask for; a capacity may be any number.
-_MANY = 2**32
-
-#: What is left of shareable devices, by position: amounts in the order of the capacity names.
-Left = Mapping[int, tuple[int, ...]]
-
-
-class Shape:
-    """One kind of claim on one view: `count` devices out of one of `groups` (position masks).
-
-    `takes` and `limits`: what one of them consumes of a shareable device, and what that has in all, by position.
-    `size`: how many devices a claim takes, a part of one as a fraction.
-    """
-
-    __slots__ = ("_untouched", "count", "groups", "limits", "size", "takes")
-
-    def __init__(
-        self,
-        count: int,
-        groups: tuple[int, ...],
-        takes: Mapping[int, tuple[int, ...]],
-        limits: Mapping[int, tuple[int, ...]],
-    ) -> None:
-        self.count, self.groups, self.takes, self.limits = count, groups, takes, limits
-        #: By position, how often one fits into the whole device.
-        self._untouched: dict[int, int] = {}
-        usable = 0
-        for group in groups:
-            usable |= group
-        parts = map(self._part, bits_of(usable)) if takes else ()
-        self.size = count * max(parts, default=1.0)
-
-    def claims(self, free: int, left: Left) -> int:
-        """How many such claims still get their devices."""
-        if self.takes:
-            return sum([self._shared(group & free, left) for group in self.groups])
-        count, total = self.count, 0
-        for group in self.groups:
-            total += (group & free).bit_count() // count
-        return total
-
-    def fitting(self, free: int, left: Left) -> float:
-        """How many devices (or parts of them) such claims can still get."""
-        return self.claims(free, left) * self.size
-
-    def _shared(self, mask: int, left: Left) -> int:
-        count = self.count
-        found = 0
-        while mask:
-            low = mask & -mask
-            mask ^= low
-            position = low.bit_length() - 1
-            have, takes = left.get(position), self.takes.get(position)
-            if have is None or takes is None:
-                units = self._of_untouched(position)
-            else:
-                units = _MANY if any(takes) else 1
-                for amount, take in zip(have, takes, strict=True):
-                    if take and amount // take < units:
-                        units = amount // take
-            # Each claim needs distinct devices, so a device serves a claim for several at most once.
-            found += units if count == 1 else units > 0
-        return found // count
-
-    def _of_untouched(self, position: int) -> int:
-        whole = self._untouched.get(position)
-        if whole is None:
-            takes = self.takes.get(position)
-            whole = self._untouched[position] = 1 if takes is None else _units(self.limits[position], takes)
-        return whole
-
-    def _part(self, position: int) -> float:
-        takes = self.takes.get(position)
-        if takes is None:
-            return 1.0
-        limits = self.limits[position]
-        return max((take / limit for take, limit in zip(takes, limits, strict=True) if limit), default=1.0)
-
-
-def _units(have: tuple[int, ...], takes: tuple[int, ...]) -> int:
-    """How often what one takes fits into what is there."""
-    return min(min((amount // take for amount, take in zip(have, takes, strict=True) if take), default=1), _MANY)
 
 
 class Part(NamedTuple):
@@ -155,70 +73,47 @@ class Serving:
 class Expectation:
     """Kinds of claims expected on one view. Devices are counted once for kinds that are alike there."""
 
-    __slots__ = ("_counts", "_kinds", "_known", "_plain", "_servings", "_shapes", "_weights")
+    __slots__ = ("_kinds", "_known", "_servings", "_shapes")
 
     def __init__(self, parts: Iterable[Part]) -> None:
-        numbers: dict[object, int] = {}
-        self._shapes: list[Shape] = []
-        #: By shape: what one device of it weighs.
-        self._weights: list[float] = []
-        #: The number of its shape, what one device weighs, and what is taken beside the devices of one claim.
-        self._kinds: list[tuple[int, float, float, float]] = []
+        weights: dict[Shape, float] = {}
+        #: The number of its shape, what one claim weighs, what is taken beside its devices, and whether only whole claims count: of
+        #: claims for one device a fraction counts, as the CPU that is left of it serves a smaller one.
+        self._kinds: list[tuple[int, float, float, float, bool]] = []
         for shape, weight, (cpu, memory) in parts:
-            number = numbers.setdefault(shape if shape.takes else (shape.count, shape.groups), len(numbers))
-            if number == len(self._shapes):
-                self._shapes.append(shape)
-                self._weights.append(0.0)
-            self._weights[number] += weight
-            self._kinds.append((number, weight, cpu, memory))
-        self._plain = not any(shape.takes for shape in self._shapes)
-        # The same states come up for every plan, so what is worked out for one serves the others.
-        self._counts: dict[object, list[int]] = {}
-        self._known: dict[object, float] = {}
-        self._servings: dict[object, Serving] = {}
+            weights[shape] = weights.get(shape, 0.0) + weight
+            self._kinds.append((shape.number, weight * shape.size, cpu, memory, shape.count > 1))
+        #: The number of each shape, how many devices a claim takes, and what one of them weighs.
+        self._shapes = [(shape.number, shape.size, weight) for shape, weight in weights.items()]
+        # The same stocks come up for every plan, so what is worked out for one serves the others.
+        self._known: dict[Stock, float] = {}
+        self._servings: dict[Stock, Serving] = {}
 
-    def fitting(self, free: int, left: Left) -> float:
+    def fitting(self, stock: Stock) -> float:
         """How much of it can still get its devices, each kind by itself, weighted."""
-        key = self._key(free, left)
-        total = self._known.get(key)
+        total = self._known.get(stock)
         if total is None:
-            counts = self._count(key, free, left)
-            total = self._known[key] = sum(
-                [
-                    count * shape.size * weight
-                    for count, shape, weight in zip(counts, self._shapes, self._weights, strict=True)
-                ]
-            )
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            counts = stock.counts()
+            total = sum([counts[number] * size * weight for number, size, weight in self._shapes])
+            self._known[stock] = total
         return total
 
-    def serving(self, free: int, left: Left) -> Serving:
+    def serving(self, stock: Stock) -> Serving:
         """As `fitting`, for whoever knows what is left beside the devices."""
-        key = self._key(free, left)
-        known = self._servings.get(key)
+        known = self._servings.get(stock)
         if known is None:
-            counts, shapes = self._count(key, free, left), self._shapes
-            # Of claims for one device a fraction counts: the CPU that is left of it serves a smaller one.
+            if len(self._servings) >= _KEPT:
+                self._servings.clear()
+            counts = stock.counts()
             rows = [
-                (weight * shapes[number].size, counts[number], cpu, memory, shapes[number].count > 1)
-                for number, weight, cpu, memory in self._kinds
+                (weight, counts[number], cpu, memory, whole)
+                for number, weight, cpu, memory, whole in self._kinds
                 if counts[number]
             ]
-            known = self._servings[key] = Serving(rows)
+            known = self._servings[stock] = Serving(rows)
         return known
-
-    def _count(self, key: object, free: int, left: Left) -> list[int]:
-        """By shape, how many claims get their devices."""
-        counts = self._counts.get(key)
-        if counts is None:
-            if len(self._counts) > _KEPT:
-                self._counts.clear()
-                self._known.clear()
-                self._servings.clear()
-            counts = self._counts[key] = [shape.claims(free, left) for shape in self._shapes]
-        return counts
-
-    def _key(self, free: int, left: Left) -> object:
-        return free if self._plain else (free, tuple(sorted(left.items())))
 
 
 _KEPT = 4096
@@ -230,11 +125,11 @@ _ROUNDING = 1e-9
 Expectations = tuple[Expectation, ...]
 
 
-def fitting(expected: Expectations, free: int, left: Left) -> float:
+def fitting(expected: Expectations, stock: Stock) -> float:
     """How much of what is expected can still be served."""
     total = 0.0
     for part in expected:
-        total += part.fitting(free, left)
+        total += part.fitting(stock)
     return total
 
 
@@ -326,7 +221,6 @@ def shape_of(table: Table, way: Way, count: int) -> Shape:
     known = table.shapes.get(key)
     if known is None:
         known = table.shapes[key] = _make_shape(table, way, count)
-    assert isinstance(known, Shape)
     return known
 
 
@@ -339,4 +233,5 @@ def _make_shape(table: Table, way: Way, count: int) -> Shape:
             groups = [group & members for group in groups for members in column.masks.get(rule, {}).values()]
     takes = {order[bit]: column.takes[bit] for bit in bits_of(table.multi & column.usable)}
     limits = {order[bit]: limit for bit, limit in table.limits.items()}
-    return Shape(max(count, 1), tuple(positions(table, group) for group in groups if group), takes, limits)
+    masks = tuple(positions(table, group) for group in groups if group)
+    return table.counting.shape(max(count, 1), masks, takes, limits)

@@ -12,7 +12,7 @@ from dra_operator.allocator.memory import NOTHING, Known, memory_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Bar, Failed, Problem, Strategy, UnitConstraint
 from dra_operator.allocator.scoring import Score
-from dra_operator.allocator.scoring import best as best_choice
+from dra_operator.allocator.scoring import best as best_option
 from dra_operator.allocator.search import Choice, Work
 from dra_operator.allocator.start import Start, make_start
 from dra_operator.allocator.table import Table
@@ -153,10 +153,8 @@ class Gathering:
             if found.choices and found.trouble is None:
                 terms = known.expectations(self.demand, record.view) if self.strategy is Strategy.Fragmentation else ()
                 wished = () if exact else known.plan.preferred
-                answer = (
-                    narrowed,
-                    *best_choice(narrowed, start, found.choices, self.strategy, terms, wished),
-                )
+                option, score = best_option(found.options(wished), self.strategy, terms)
+                answer = narrowed, option.choice, score
             self._found[key] = answer
         known_answer = self._found[key]
         return None if known_answer is None else Spot(record, group, known, *known_answer)

@@ -8,20 +8,15 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from dra_operator.allocator.memory import Known
+from dra_operator.allocator.memory import Known, Verdict
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.problem import Failed, Strategy, Unsolved
 from dra_operator.allocator.results import Picks
-from dra_operator.allocator.scoring import Score, Supply, supplies
-from dra_operator.allocator.search import Choice, Stopped, Trouble, Work
-from dra_operator.allocator.start import make_start
-from dra_operator.allocator.table import Table
+from dra_operator.allocator.scoring import Score, Supply
+from dra_operator.allocator.search import Stopped, Work
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.pools import Pool
 from dra_operator.inventory.views import State
-
-Rank = tuple[tuple[int, tuple[int, ...], int], tuple[float, float, float]]
-
 
 #: So many entries that are out of date or without nodes may stand before the best one and among its equals.
 _IDLE = 48
@@ -33,32 +28,38 @@ class Answer:
     `live`: it is in its index, and stands for its state.
     """
 
-    __slots__ = ("_supplies", "choice", "excluded", "live", "picks", "rank", "score", "state", "table", "trouble")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_supplies",
+        "choice",
+        "excluded",
+        "live",
+        "picks",
+        "rank",
+        "state",
+        "table",
+        "trouble",
+    )
 
-    def __init__(
-        self,
-        known: Known,
-        state: State,
-        table: Table,
-        choice: Choice | None,
-        score: Score | None,
-        trouble: Trouble | None,
-        excluded: Trouble | None,
-    ) -> None:
-        self.state, self.table, self.choice, self.score = state, table, choice, score
-        self.trouble, self.excluded = trouble, excluded
+    def __init__(self, known: Known, state: State, verdict: Verdict) -> None:
+        self.state, self.table, self.rank = state, verdict.found.table, verdict.score
+        self.choice = None if verdict.best is None else verdict.best.choice
+        self.trouble, self.excluded = verdict.found.trouble, verdict.found.excluded
         self.live = False
-        self.rank: Rank | None = None if score is None else (score.hard, score.soft)
-        self.picks: Picks | None = None if choice is None else known.assembler.picks(choice, table.order)
+        self.picks: Picks | None = None
+        if self.choice is not None:
+            self.picks = known.assembler.picks(self.choice, self.table.order)
+        self._before, self._after = verdict.before, None if verdict.best is None else verdict.best.after
         self._supplies: tuple[Supply, Supply] | None = None
 
     def supplies(self, known: Known, outlook: Outlook) -> tuple[Supply, Supply]:
         """What the state's devices serve of what is expected, before and after the choice. `outlook`: that of the answer's index."""
         if self._supplies is None:
-            assert self.choice is not None
-            state, occupied = self.state, known.memory.inventory.usage.by_device
-            start = make_start(self.table, state.used, state.shares, occupied, frozenset(), 0)
-            self._supplies = supplies(self.table, start, self.choice, outlook.expectations(known, state.view))
+            assert self._before is not None
+            assert self._after is not None
+            expected = outlook.expectations(known, self.state.view)
+            self._supplies = self._before.supply(expected), self._after.supply(expected)
         return self._supplies
 
 
@@ -75,7 +76,7 @@ class Index:
         #: States that could not be worked out within some budget.
         self.unfinished: set[State] = set()
         #: Best first; the number keeps equals in the order they came.
-        self._sorted: list[tuple[Rank, int, Answer]] = []
+        self._sorted: list[tuple[Score, int, Answer]] = []
         self._added = 0
         self._ready: dict[State, Answer] = {}
         self._returned: list[State] = []
@@ -138,18 +139,18 @@ class Index:
         """What a state says. Raises Stopped."""
         known = self.answers.get(state)
         if known is None:
-            table, found, choice, score = self.known.judge(
+            verdict = self.known.judge(
                 state.view, state.used, state.shares, 0, self.forbidden, self.strategy, self.outlook, work
             )
-            known = self.answers[state] = Answer(self.known, state, table, choice, score, found.trouble, found.excluded)
+            known = self.answers[state] = Answer(self.known, state, verdict)
         return known
 
     def answer_with_held(self, state: State, held: int, work: Work) -> Answer:
         """As `answer`, for a node of which some devices are forbidden. Raises Stopped."""
-        table, found, choice, score = self.known.judge(
+        verdict = self.known.judge(
             state.view, state.used, state.shares, held, self.forbidden, self.strategy, self.outlook, work
         )
-        return Answer(self.known, state, table, choice, score, found.trouble, found.excluded)
+        return Answer(self.known, state, verdict)
 
     def in_order(self) -> Iterator[Answer]:
         """Answers with a solution whose state has nodes, best first. Finish with it before the next call."""

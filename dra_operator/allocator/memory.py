@@ -6,9 +6,12 @@ Kept with the inventory and for as long as that lives; bounded, and forgotten wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
+from dra_operator.allocator.counting import Counting
 from dra_operator.allocator.demand import Expectations
 from dra_operator.allocator.inuse import InUse
 from dra_operator.allocator.masks import bits_of
@@ -16,7 +19,7 @@ from dra_operator.allocator.outlook import Outlook, Wanted
 from dra_operator.allocator.plan import Plan, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Rooms, Strategy, UnitConstraint
 from dra_operator.allocator.results import Assembler
-from dra_operator.allocator.scoring import Score, best
+from dra_operator.allocator.scoring import Condition, Option, Options, Score, best, options_of
 from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
 from dra_operator.allocator.selection import Filter, Selectors
 from dra_operator.allocator.situations import Situations
@@ -25,7 +28,6 @@ from dra_operator.allocator.table import Table
 from dra_operator.allocator.tabulating import make_table
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.meta import ObjectMeta
-from dra_operator.api.records import record
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.inventory.kinds import Attribute
 from dra_operator.inventory.pools import Pool
@@ -49,13 +51,33 @@ NOTHING: Mapping[DeviceId, Occupancy] = {}
 _NO_META = ObjectMeta.from_dict({})
 
 
-@record
+@dataclass(slots=True)
 class Found:
     """What the search says about one start: solutions, or the error it ended with, or the device that mode All could not take."""
 
+    table: Table
+    start: Start
     choices: tuple[Choice, ...]
     trouble: Trouble | None
     excluded: Trouble | None
+    #: By preferred constraints.
+    _options: dict[tuple[UnitConstraint, ...], Options] = field(default_factory=dict)
+
+    def options(self, preferred: tuple[UnitConstraint, ...]) -> Options:
+        """The solutions as far as they can be judged without knowing what is expected."""
+        known = self._options.get(preferred)
+        if known is None:
+            known = self._options[preferred] = options_of(self.table, self.start, self.choices, preferred)
+        return known
+
+
+class Verdict(NamedTuple):
+    """What one state says to a plan: without solutions, nothing is best. `before`: what its devices are like now."""
+
+    found: Found
+    before: Condition | None = None
+    best: Option | None = None
+    score: Score | None = None
 
 
 class Known:
@@ -88,6 +110,7 @@ class Known:
             table = self._tables[key] = make_table(
                 self.plan, view, memory.inventory.features, memory.selectors, as_published
             )
+            table.counting = memory.counting(view)
             if table.shared:
                 self.shared_pools.update(view.shared_pools)
                 devices = {view.offers[table.order[bit]].id: bit for bit in bits_of(table.shared)}
@@ -109,7 +132,7 @@ class Known:
         if found is None:
             search = Search(table, start, work, exact)
             choices = search.run(1 if exact else _COMPARED)
-            found = Found(tuple(choices), search.trouble, search.excluded)
+            found = Found(table, start, tuple(choices), search.trouble, search.excluded)
             if len(table.answers) >= _ANSWERS_KEPT:
                 table.answers.clear()
             table.answers[start] = found
@@ -127,23 +150,24 @@ class Known:
         outlook: Outlook | None,
         work: Work,
         ignore_usage: bool = False,
-    ) -> tuple[Table, Found, Choice | None, Score | None]:
+    ) -> Verdict:
         """The best solution on one state, and how good it is. Raises Stopped."""
         exact = strategy is Strategy.FirstFit
         occupied = NOTHING if ignore_usage else self.memory.inventory.usage.by_device
-        verdict: tuple[Table, Found, Choice | None, Score | None] | None = None
+        verdict: Verdict | None = None
         preferred = () if exact else self.plan.preferred
         for known in self._variants() if preferred else (self,):
             table = known.table(view, exact)
             start = make_start(table, used, shares, occupied, forbidden, held)
             found = known.find(table, start, work, exact)
             if not found.choices:
-                verdict = verdict or (table, found, None, None)
+                verdict = verdict or Verdict(found)
                 continue
             expected = () if outlook is None else outlook.expectations(self, view)
-            choice, score = best(table, start, found.choices, strategy, expected, preferred)
-            if verdict is None or verdict[3] is None or (score.hard, score.soft) < (verdict[3].hard, verdict[3].soft):
-                verdict = table, found, choice, score
+            options = found.options(preferred)
+            option, score = best(options, strategy, expected)
+            if verdict is None or verdict.score is None or score < verdict.score:
+                verdict = Verdict(found, options.before, option, score)
         assert verdict is not None
         return verdict
 
@@ -182,6 +206,8 @@ class Memory:
         self._situations: Situations | None = None
         #: Plans with an index, by when they last got one.
         self._indexed: dict[Known, None] = {}
+        #: Those that tables refer to.
+        self._countings: WeakValueDictionary[View, Counting] = WeakValueDictionary()
         self._held: tuple[frozenset[DeviceId], int, dict[str, int], frozenset[DeviceId]] | None = None
 
     def known(self, problem: Problem) -> Known | Failed:
@@ -282,6 +308,13 @@ class Memory:
                 way = requirement.ways[0]
                 if not way.all and not way.admin:
                     found.append(Wanted(known, way, weight, beside))
+        return found
+
+    def counting(self, view: View) -> Counting:
+        """The one that all tables of a view share."""
+        found = self._countings.get(view)
+        if found is None:
+            found = self._countings[view] = Counting()
         return found
 
     def held(self, forbidden: frozenset[DeviceId]) -> tuple[dict[str, int], frozenset[DeviceId]]:

@@ -11,9 +11,10 @@ from bisect import insort
 from collections.abc import Iterator
 
 from dra_operator.allocator.demand import Serving
-from dra_operator.allocator.index import Answer, Index, Rank
+from dra_operator.allocator.index import Answer, Index
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.problem import Room
+from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Stopped, Work
 from dra_operator.allocator.situations import Situation, Situations
 from dra_operator.inventory import Inventory
@@ -33,7 +34,7 @@ class Ordering:
         self.unfinished: set[Situation] = set()
         #: How many situations were looked at.
         self.looked_at = 0
-        self._sorted: list[tuple[Rank, int, Answer, Situation]] = []
+        self._sorted: list[tuple[Score, int, Answer, Situation]] = []
         self._added = 0
         self._read = -1
 
@@ -61,7 +62,7 @@ class Ordering:
         if len(self._sorted) > _IDLE + 2 * len(situations.populated()):
             self._sorted = [entry for entry in self._sorted if entry[3].nodes]
 
-    def in_order(self) -> Iterator[tuple[Rank, Answer, Situation]]:
+    def in_order(self) -> Iterator[tuple[Score, Answer, Situation]]:
         """Those with a solution and with nodes, best first. Finish with it before the next call."""
         idle = 0
         for rank, _, answer, situation in self._sorted:
@@ -74,11 +75,11 @@ class Ordering:
                     self._sorted = [entry for entry in self._sorted if entry[3].nodes]
                     idle = -len(self._sorted)
 
-    def rank(self, answer: Answer, room: Room) -> Rank:
+    def rank(self, answer: Answer, room: Room) -> Score:
         """The answer's rank on a node with this left beside its devices."""
         assert answer.rank is not None
         hard, (prefer, _, waste) = answer.rank
-        return hard, (prefer, self._loss(answer, room), waste)
+        return Score(hard, (prefer, self._loss(answer, room), waste))
 
     def _consider(self, situation: Situation, work: Work) -> None:
         if situation.nodes:
@@ -86,7 +87,7 @@ class Ordering:
             if entry is not None:
                 insort(self._sorted, entry)
 
-    def _entry(self, situation: Situation, work: Work) -> tuple[Rank, int, Answer, Situation] | None:
+    def _entry(self, situation: Situation, work: Work) -> tuple[Score, int, Answer, Situation] | None:
         self.looked_at += 1
         try:
             answer = self.index.answer(situation.state, work)

@@ -16,12 +16,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Left, Part, shape_of
+from dra_operator.allocator.counting import Shape, Stock
+from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Part, shape_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand, Room
 from dra_operator.allocator.situations import Situations
 from dra_operator.allocator.start import make_start
-from dra_operator.allocator.table import Table, positions
+from dra_operator.allocator.table import positions
 from dra_operator.inventory import Inventory
 from dra_operator.inventory.views import State, View
 
@@ -70,7 +71,7 @@ class Outlook:
         self._sample: list[tuple[State, Room | None, int]] = []
         self._factor = 1.0
         self._counted: dict[tuple[Known, int, int], list[tuple[int, float]]] = {}
-        self._seen: dict[tuple[State, tuple[int, ...], int], tuple[int, Left]] = {}
+        self._stocks: dict[tuple[State, tuple[int, ...], int], Stock] = {}
         self._take_sample()
         self._supply: dict[tuple[Known, int, int, Beside], float] = {}
         #: How many devices a claim takes, by plan and way.
@@ -195,28 +196,31 @@ class Outlook:
         found = self._counted.get(key)
         if found is None:
             found = self._counted[key] = []
-            most = 0.0
+            shapes: dict[View, Shape] = {}
             for state, _, _ in self._sample:
-                table = known.table(state.view, False)
-                shape = shape_of(table, way, count)
-                found.append((shape.claims(*self._free(table, state)), shape.size) if shape.groups else (0, 0.0))
-                most = max(most, found[-1][1] / shape.count)
+                shape = shapes.get(state.view)
+                if shape is None:
+                    shape = shapes[state.view] = shape_of(known.table(state.view, False), way, count)
+                claims = self._stock(known, state).counts()[shape.number] if shape.groups else 0
+                found.append((claims, shape.size))
+            most = max((shape.size / shape.count for shape in shapes.values() if shape.groups), default=0.0)
             self._sizes[known, way.index] = most or 1.0
         return found
 
-    def _free(self, table: Table, state: State) -> tuple[int, Left]:
-        """What is free and left of a state's devices, by position. Plans that look at the same devices see the same."""
-        key = state, tuple(table.order), table.multi
-        found = self._seen.get(key)
+    def _stock(self, known: Known, state: State) -> Stock:
+        """What is free and left of a state's devices. Plans that look at the same devices see the same."""
+        table = known.table(state.view, False)
+        key = state, table.order, table.multi
+        found = self._stocks.get(key)
         if found is None:
             start = make_start(table, state.used, state.shares, self._inventory.usage.by_device, frozenset(), 0)
             left = {table.order[bit]: amounts for bit, amounts in start.left}
-            found = self._seen[key] = positions(table, start.free), left
+            found = self._stocks[key] = table.counting.stock(positions(table, start.free), left)
         return found
 
     def _take_sample(self) -> None:
         self._counted.clear()
-        self._seen.clear()
+        self._stocks.clear()
         found: list[tuple[State, Room | None, int]]
         if self.situations is None:
             found = [(state, None, len(state.nodes)) for state in self._inventory.states.populated()]

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dra_operator.allocator.connecting import connected, covers, values_of
-from dra_operator.allocator.demand import Expectations, Left, Serving, fitting
+from dra_operator.allocator.counting import Left, Stock
+from dra_operator.allocator.demand import Expectations, Serving, fitting
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
 from dra_operator.allocator.start import Start
 from dra_operator.allocator.table import Table, positions
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """`hard` comes before a node's cost, `soft` after it."""
 
     hard: tuple[int, tuple[int, ...], int]
@@ -28,111 +27,48 @@ class Score:
 
 
 class Supply(NamedTuple):
-    """What free devices serve of what is expected. `devices`: how many there are like those a plan asks for, shared ones by the fullest
-    of their capacities."""
+    """What free devices serve of what is expected. `devices`: how many there are like those a plan asks for."""
 
     servings: tuple[Serving, ...]
     devices: float
 
 
-def supplies(table: Table, start: Start, choice: Choice, expected: Expectations) -> tuple[Supply, Supply]:
-    """Before a choice, and after it."""
-    judge = _Judge(table, start, Strategy.Pack, (), ())
-    taken = 0
-    for way, picked in choice:
-        if not way.admin:
-            for bit in picked:
-                taken |= 1 << bit
+class Condition:
+    """What the devices of a node are like before or after a choice, to a plan. `free`: positions; `left`: of shareable devices."""
 
-    def supply(free: int, left: Left) -> Supply:
-        return Supply(tuple([part.serving(free, left) for part in expected]), judge.room(free, left))
+    __slots__ = ("_devices", "_stock", "_table", "free", "left")
 
-    return supply(judge.free, judge.left), supply(*judge.after(choice, taken))
+    def __init__(self, table: Table, free: int, left: Left) -> None:
+        self._table, self.free, self.left = table, free, left
+        self._stock: Stock | None = None
+        self._devices: float | None = None
 
+    @property
+    def stock(self) -> Stock:
+        """What claims of any plan find there."""
+        if self._stock is None:
+            self._stock = self._table.counting.stock(self.free, self.left)
+        return self._stock
 
-def best(
-    table: Table,
-    start: Start,
-    choices: Sequence[Choice],
-    strategy: Strategy,
-    expected: Expectations,
-    preferred: tuple[UnitConstraint, ...] = (),
-) -> tuple[Choice, Score]:
-    """The best of a node's solutions, the first of equals. `expected`: the demand that Fragmentation minds."""
-    judge = _Judge(table, start, strategy, expected, preferred)
-    compared = list(choices)
-    if preferred:
-        compared += [better for choice in choices for better in connected(table, start, choice, preferred)]
-    scored = [(judge.score(choice), index) for index, choice in enumerate(compared)]
-    score, index = min(scored, key=lambda item: (item[0].hard, item[0].soft, item[1]))
-    return compared[index], score
+    @property
+    def devices(self) -> float:
+        """Free devices of those the plan can use, shared ones by the fullest of their capacities."""
+        if self._devices is None:
+            self._devices = self._count_devices()
+        return self._devices
 
+    def supply(self, expected: Expectations) -> Supply:
+        stock = self.stock
+        return Supply(tuple([part.serving(stock) for part in expected]), self.devices)
 
-class _Judge:
-    def __init__(
-        self,
-        table: Table,
-        start: Start,
-        strategy: Strategy,
-        expected: Expectations,
-        preferred: tuple[UnitConstraint, ...],
-    ) -> None:
-        self.table, self.start, self.strategy = table, start, strategy
-        self.expected, self.preferred = expected, preferred
-        self.left: dict[int, tuple[int, ...]] = {table.order[bit]: amounts for bit, amounts in start.left}
-        self.free = positions(table, start.free)
-        self.before: float | None = None
-
-    def score(self, choice: Choice) -> Score:
-        table, sizes = self.table, self.table.sizes
-        taken, waste = 0, 0.0
-        for way, picked in choice:
-            if not way.admin:
-                for bit in picked:
-                    taken |= 1 << bit
-                    waste += sizes[bit]
-        subs = tuple([way.sub for way, _ in choice])
-        binding = (taken & table.binding).bit_count()
-        prefer = 0.0
-        if self.preferred:
-            prefer = -sum(item.weight * satisfied(table, item, choice) for item in self.preferred)
-            # Between equals, the group that has the least left: larger ones stay whole.
-            waste += _LITTLE * sum(self._left_with(item, choice, taken) for item in self.preferred)
-        return Score((sum(subs), subs, binding), (prefer, self._strategic(choice, taken), waste))
-
-    def _left_with(self, constraint: UnitConstraint, choice: Choice, taken: int) -> int:
-        """Free devices that have the value most of the constraint's devices have."""
-        table = self.table
-        values = shared_values(table, constraint, choice)
-        usable = 0
-        for way, _ in choice:
-            if covers(constraint, way):
-                usable |= table.columns[way.index].usable
-        free = self.start.free & ~taken & usable
-        return sum(
-            1 for bit in range(len(table.order)) if free >> bit & 1 and values & values_of(table, constraint, bit)
-        )
-
-    def _strategic(self, choice: Choice, taken: int) -> float:
-        if self.strategy is Strategy.FirstFit:
-            return 0.0
-        free, left = self.after(choice, taken)
-        if self.strategy is Strategy.Fragmentation:
-            if self.before is None:
-                self.before = fitting(self.expected, self.free, self.left)
-            return round(self.before - fitting(self.expected, free, left), 6)
-        room = self.room(free, left)
-        return room if self.strategy is Strategy.Pack else -room
-
-    def after(self, choice: Choice, taken: int) -> tuple[int, Left]:
-        """What is free, and what is left of shareable devices, after a choice."""
-        table = self.table
+    def after(self, choice: Choice, taken: int) -> Condition:
+        """The condition once a choice, which is these bits, has been allocated."""
+        table = self._table
         left = self._left_after(choice) if taken & table.multi else self.left
-        return self.free & ~positions(table, taken & ~table.multi), left
+        return Condition(table, self.free & ~positions(table, taken & ~table.multi), left)
 
-    def _left_after(self, choice: Choice) -> dict[int, tuple[int, ...]]:
-        """What is left of shareable devices after a choice."""
-        table, left = self.table, dict(self.left)
+    def _left_after(self, choice: Choice) -> Left:
+        table, left = self._table, dict(self.left)
         for way, bits in choice:
             if way.admin:
                 continue
@@ -144,22 +80,98 @@ class _Judge:
                     left[position] = tuple([amount - take for amount, take in zip(have, takes, strict=True)])
         return left
 
-    def room(self, free: int, left: Left) -> float:
-        """Free devices of those the plan can use, shared ones by the fullest of their capacities."""
-        table, room = self.table, 0.0
+    def _count_devices(self) -> float:
+        table, found = self._table, 0.0
         for bit, position in enumerate(table.order):
-            if not free >> position & 1:
+            if not self.free >> position & 1:
                 continue
             limits = table.limits.get(bit)
             if limits is None:
-                room += 1.0
+                found += 1.0
             else:
-                have = left.get(position, limits)
+                have = self.left.get(position, limits)
                 # What others wrote may exceed the capacity, by any number.
-                room += min(
+                found += min(
                     (max(amount, 0) / limit for amount, limit in zip(have, limits, strict=True) if limit), default=1.0
                 )
-        return round(room, 6)
+        return round(found, 6)
+
+
+class Option(NamedTuple):
+    """A choice, what it means whatever the strategy minds, and what it leaves."""
+
+    choice: Choice
+    hard: tuple[int, tuple[int, ...], int]
+    prefer: float
+    waste: float
+    after: Condition
+
+
+class Options(NamedTuple):
+    """The solutions from one start, and what that is like: worked out once, and judged anew as expectations change."""
+
+    before: Condition
+    options: tuple[Option, ...]
+
+
+def options_of(
+    table: Table, start: Start, choices: Sequence[Choice], preferred: tuple[UnitConstraint, ...] = ()
+) -> Options:
+    """The choices, and better connected ones where `preferred` asks for them."""
+    before = Condition(table, positions(table, start.free), {table.order[bit]: amounts for bit, amounts in start.left})
+    compared = list(choices)
+    if preferred:
+        compared += [better for choice in choices for better in connected(table, start, choice, preferred)]
+    return Options(before, tuple([_option(table, start, before, choice, preferred) for choice in compared]))
+
+
+def best(options: Options, strategy: Strategy, expected: Expectations) -> tuple[Option, Score]:
+    """The best of a node's solutions, the first of equals. `expected`: the demand that Fragmentation minds."""
+    before = fitting(expected, options.before.stock) if strategy is Strategy.Fragmentation else 0.0
+    found: tuple[Option, Score] | None = None
+    for option in options.options:
+        strategic = 0.0
+        if strategy is Strategy.Fragmentation:
+            strategic = round(before - fitting(expected, option.after.stock), 6)
+        elif strategy is Strategy.Pack:
+            strategic = option.after.devices
+        elif strategy is Strategy.Spread:
+            strategic = -option.after.devices
+        score = Score(option.hard, (option.prefer, strategic, option.waste))
+        if found is None or score < found[1]:
+            found = option, score
+    assert found is not None
+    return found
+
+
+def _option(
+    table: Table, start: Start, before: Condition, choice: Choice, preferred: tuple[UnitConstraint, ...]
+) -> Option:
+    taken, waste = 0, 0.0
+    for way, picked in choice:
+        if not way.admin:
+            for bit in picked:
+                taken |= 1 << bit
+                waste += table.sizes[bit]
+    subs = tuple([way.sub for way, _ in choice])
+    binding = (taken & table.binding).bit_count()
+    prefer = 0.0
+    if preferred:
+        prefer = -sum(item.weight * satisfied(table, item, choice) for item in preferred)
+        # Between equals, the group that has the least left: larger ones stay whole.
+        waste += _LITTLE * sum(_left_with(table, start, item, choice, taken) for item in preferred)
+    return Option(choice, (sum(subs), subs, binding), prefer, waste, before.after(choice, taken))
+
+
+def _left_with(table: Table, start: Start, constraint: UnitConstraint, choice: Choice, taken: int) -> int:
+    """Free devices that have the value most of the constraint's devices have."""
+    values = shared_values(table, constraint, choice)
+    usable = 0
+    for way, _ in choice:
+        if covers(constraint, way):
+            usable |= table.columns[way.index].usable
+    free = start.free & ~taken & usable
+    return sum(1 for bit in range(len(table.order)) if free >> bit & 1 and values & values_of(table, constraint, bit))
 
 
 def satisfied(table: Table, constraint: UnitConstraint, choice: Choice) -> float:

@@ -11,10 +11,11 @@ from heapq import merge
 from typing import Any, NamedTuple
 
 from dra_operator.allocator.failures import failed_by, unusable_pools
-from dra_operator.allocator.index import Answer, Index, Rank
+from dra_operator.allocator.index import Answer, Index
 from dra_operator.allocator.memory import Known, Memory, Stopped, memory_of
 from dra_operator.allocator.ordering import Ordering, orderings_of
 from dra_operator.allocator.problem import Failed, Problem, Result, Solved, Strategy, Unsolved
+from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Work
 from dra_operator.allocator.statistics import Survey, warnings_of
 from dra_operator.inventory import DeviceId, Inventory, Snapshot
@@ -29,7 +30,7 @@ class Place(NamedTuple):
 
     record: NodeRecord
     answer: Answer
-    rank: Rank | None
+    rank: Score | None
 
 
 _NOTHING_HELD: tuple[dict[str, int], frozenset[DeviceId]] = ({}, frozenset())
@@ -223,7 +224,7 @@ class _Solver:
                     break
         return chosen
 
-    def _groups(self, index: Index) -> Iterator[tuple[Rank, Answer, list[str]]]:
+    def _groups(self, index: Index) -> Iterator[tuple[Score, Answer, list[str]]]:
         """Nodes that are alike, best first."""
         ordering = self._ordering(index)
         if ordering is None:
@@ -243,7 +244,7 @@ class _Solver:
         situations = self.memory.situations(self.rooms)
         return orderings_of(self.inventory).of(index, self.outlook, situations, self.problem.beside)
 
-    def _at_best(self, rank: Rank) -> tuple[Any, ...]:
+    def _at_best(self, rank: Score) -> tuple[Any, ...]:
         """The order of a node of this rank that costs nothing and is most welcome, but for its name."""
         hard, (prefer, strategic, waste) = rank
         return hard, 0.0, prefer - self.problem.wish_most, strategic, waste
@@ -307,10 +308,10 @@ class _Solver:
             view = state.view
             if view not in answers:
                 try:
-                    table, found, choice, score = self.known.judge(
+                    verdict = self.known.judge(
                         view, 0, (), 0, frozenset(), problem.strategy, self.outlook, self.work, ignore_usage=True
                     )
-                    answers[view] = Answer(self.known, state, table, choice, score, found.trouble, found.excluded)
+                    answers[view] = Answer(self.known, state, verdict)
                 except Stopped:
                     self.exhausted = True
                     answers[view] = None
@@ -394,4 +395,4 @@ def _emptied(problem: Problem) -> Problem:
     )
 
 
-__all__ = ["Rank", "attempt", "solve"]
+__all__ = ["attempt", "solve"]

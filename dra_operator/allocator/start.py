@@ -40,21 +40,26 @@ def make_start(
     held_positions: int,
 ) -> Start:
     """`used`, `shares` and `held_positions` are of the node's own devices; shared devices are looked up in `occupied`."""
-    if not table.plain:
+    if not table.local:
         return _work_out(table, used, shares, occupied, forbidden, held_positions)
-    for position, _ in shares:
-        # Shares of a device that does not allow any: it is in use.
-        used |= 1 << position
-    known = table.starts.get((used, held_positions))
+    if table.plain and shares:
+        for position, _ in shares:
+            # Shares of a device that does not allow any: it is in use.
+            used |= 1 << position
+        shares = ()
+    known = table.starts.get((used, shares, held_positions))
     if known is None:
-        if len(table.starts) > _STARTS_KEPT:
+        if len(table.starts) > (_PLAIN_KEPT if table.plain else _KEPT):
             table.starts.clear()
-        known = table.starts[used, held_positions] = _work_out(table, used, (), occupied, forbidden, held_positions)
+        known = _work_out(table, used, shares, occupied, forbidden, held_positions)
+        table.starts[used, shares, held_positions] = known
     assert isinstance(known, Start)
     return known
 
 
-_STARTS_KEPT = 16_384
+#: Starts that are remembered of one table; those with shares are larger.
+_PLAIN_KEPT = 16_384
+_KEPT = 1024
 
 
 def _work_out(

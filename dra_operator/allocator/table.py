@@ -11,11 +11,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from dra_operator.allocator.counters import Counters
+from dra_operator.allocator.counting import Counting, Shape
 from dra_operator.allocator.inuse import InUse
 from dra_operator.allocator.masks import Renumbering, bits_of, mask_of
 from dra_operator.allocator.plan import Plan
 from dra_operator.allocator.selection import Broken
-from dra_operator.inventory.views import View
+from dra_operator.inventory.views import Shares, View
 
 #: The value of a list attribute where the feature for them is off: there, but equal to nothing.
 UNKNOWN = ("unknown list",)
@@ -55,9 +56,11 @@ class Table:
         "classes",
         "columns",
         "counters",
+        "counting",
         "future",
         "in_use",
         "limits",
+        "local",
         "multi",
         "order",
         "own",
@@ -94,16 +97,20 @@ class Table:
         self.future: tuple[int, ...] = ()
         #: No counters, no shares, no device of several nodes: a device is free or not, and the node alone knows.
         self.plain = True
+        #: No device of several nodes, and no counters that devices of other nodes take from: the node alone knows what is left.
+        self.local = True
         #: Bits are positions.
         self.straight = False
         #: Bits to positions, once asked for.
         self.renumbering: Renumbering | None = None
         #: What is in use of shared devices; None where the table has none.
         self.in_use: InUse | None = None
-        self.starts: dict[tuple[int, int], object] = {}
-        #: What others derive from the table: answers by start, shapes of expected demand.
+        self.starts: dict[tuple[int, Shares, int], object] = {}
+        #: What others derive from the table: answers by start, shapes of expected demand by way and number of devices.
         self.answers: dict[object, object] = {}
-        self.shapes: dict[object, object] = {}
+        self.shapes: dict[tuple[int, int], Shape] = {}
+        #: The one of the view, which its tables share.
+        self.counting = Counting()
         self.bounds: object = None
         self.twins: object = None
 

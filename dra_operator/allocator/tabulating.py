@@ -97,6 +97,7 @@ class _Builder:
             future.append(later)
         table.future = (*reversed(future), 0)
         table.plain = not (table.multi or table.counters.total or table.counters.groups or table.shared)
+        table.local = not (table.shared or table.counters.shared or table.counters.abroad)
         return table
 
     def _number(self, sorts: list[_Sort]) -> None:

@@ -301,13 +301,25 @@ class Preempting:
         return [pod for pod in found if pod is not None and pod.meta.deleted is None and not pod.terminal]
 
     def _still_leaving(self, run: Run) -> bool:
-        claims, _ = self._holding.leaving()
+        claims, pods = self._holding.leaving()
         if any(uid in claims for holder in run.victims for uid in holder.claims):
             return True
         if any(self._state.writes.get(pod.meta.uid) is not None for pod in self._pods(run)):
             return True
         waited_for = self._state.holds.get(run.unit)
-        return not run.victims and waited_for is not None and bool(claims)
+        if waited_for is None:
+            return False
+        return self._counted_on(waited_for, claims, pods) if run.victims else bool(claims)
+
+    def _counted_on(self, hold: Hold, claims: frozenset[str], pods: frozenset[str]) -> bool:
+        """Does anybody leave, victims aside, whose devices or whose room the choice has taken for free? Whoever was evicted for the rest
+        would have gone in vain if others got that meanwhile."""
+        state = self._state
+        pools = {device[:2] for device in hold.wanted}
+        if any(use.device[:2] in pools for uid in claims for use in state.inventory.usage.by_claim.get(uid, ())):
+            return True
+        found = (state.view.pod_by_uid(uid) for uid in pods)
+        return any(pod is not None and pod.node_name in hold.nodes for pod in found)
 
     def _call_off(self, run: Run, now: float) -> None:
         """It will look again, if it still waits: at once, but if there was nobody to be evicted not before its time: then nothing has

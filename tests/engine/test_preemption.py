@@ -286,3 +286,37 @@ def test_killed_in_the_middle_of_a_preemption(moment: str) -> None:
         assert len(stage.taken()) == len(set(stage.taken())) == 3
         number += 1
     assert number > 10
+
+
+def of_model(model: str, count: int) -> list[Object]:
+    """A class of its own and a pool of its own, on n1."""
+    found = gpus("n1", count, model=model)
+    found["metadata"]["name"] = found["spec"]["pool"]["name"] = f"n1-{model}"
+    return [found, device_class(model, f'device.attributes["gpu.example.com"].model == "{model}"')]
+
+
+def test_nobody_goes_in_vain_where_a_device_takes_long_to_come_free() -> None:
+    """The choice counts on what a pod that is being deleted has; nobody else gets what the victim gave until that is free, too."""
+    stage = Stage(node("n1"), gpus("n1", 2), device_class(), HIGH, policy(preemption={"mode": "Always"}))
+    stage.apply(*holding("low"), *holding("peer", priorityClassName="high", terminationGracePeriodSeconds=20))
+    stage.run(5)
+    stage.delete("Pod", "peer")
+    stage.apply(*holding("urgent", 2, priorityClassName="high"), *holding("next"))
+    stage.run(60)
+    assert evicted(stage) == ["low"]
+    assert set(stage.bound()) == {"urgent"}
+
+
+def test_nobody_goes_in_vain_where_room_on_the_node_takes_long_to_come_free() -> None:
+    """As above, where the one that leaves has none of the devices."""
+    stage = Stage(node("n1", cpu="4"), *of_model("a", 1), *of_model("b", 1), HIGH)
+    stage.apply(policy(preemption={"mode": "Always"}), claim("low", of="a"), claim("peer", of="b"))
+    slow = {"priorityClassName": "high", "terminationGracePeriodSeconds": 20}
+    stage.apply(pod("low", "low"), pod("peer", "peer", cpu="3", **slow))
+    stage.run(5)
+    stage.delete("Pod", "peer")
+    stage.apply(claim("urgent", of="a"), pod("urgent", "urgent", cpu="4", priorityClassName="high"))
+    stage.apply(claim("next", of="a"), pod("next", "next"))
+    stage.run(60)
+    assert evicted(stage) == ["low"]
+    assert set(stage.bound()) == {"urgent"}

@@ -55,6 +55,9 @@ class Leadership:
         self._sleep = sleep
         self._held = False
         self._renewed = float("-inf")
+        #: Whether an attempt has failed since, and what the Lease said of its changes of hands.
+        self._failed = False
+        self._transitions: int | None = None
         self._seen: tuple[Any, ...] | None = None
         self._seen_at = float("-inf")
         self._taking_over: asyncio.Task[None] | None = None
@@ -69,6 +72,12 @@ class Leadership:
         if not self._settings.enabled:
             return True
         return self._held and self._steady() < self._renewed + self._settings.renew_deadline
+
+    def seconds_left(self) -> float:
+        """How long `leads` stays True without another renewal; endless where nobody asks for the Lease."""
+        if not self._settings.enabled:
+            return float("inf")
+        return max(0.0, self._renewed + self._settings.renew_deadline - self._steady()) if self._held else 0.0
 
     async def asked(self) -> None:
         """Return when it is known for the first time whether the Lease is ours."""
@@ -117,6 +126,7 @@ class Leadership:
             reason = str(error)
         if reason is None:
             return
+        self._failed = True
         if self._held and not self.leads():
             self._end(reason)
         elif not self._held:
@@ -162,12 +172,14 @@ class Leadership:
             return answer.message
         if self._released:
             return "released"
-        if self._held and not self.leads():
+        transitions = ((answer.body or {}).get("spec") or {}).get("leaseTransitions")
+        if self._held and not self.leads() and (self._failed or transitions != self._transitions):
             # It ran out while the API server was away and nobody else took it. Others wrote nothing as leader, but what
-            # we know may be old: start as if it had been lost.
+            # we know may be old: start as if it had been lost. Where no attempt failed it was our own doing, a pass that took
+            # longer than the Lease: nothing was written meanwhile, and a fresh engine would only take as long again.
             self._end("the renewal came too late")
         # The moment before the first request of this attempt: the others count from later than that.
-        self._renewed = began
+        self._renewed, self._failed, self._transitions = began, False, transitions
         if not self._held:
             self._begin()
         return None

@@ -105,7 +105,10 @@ class Service:
                 client, settings.mode, settings.leadership.namespace, lease, bridge=self._bridges
             )
 
-            loop = Loop(self._engine, settings.loop, metrics, start_over=lambda: watches.start_over())
+            loop = Loop(
+                self._engine, settings.loop, metrics,
+                start_over=lambda: watches.start_over(), lease_left=lambda: leadership.seconds_left(),
+            )  # fmt: skip
             bridging = Bridging(client, leads=lambda: leadership.leads()) if self._bridges else None
 
             def post(news: News) -> None:

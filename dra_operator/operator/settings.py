@@ -33,6 +33,10 @@ class LoopSettings:
     heartbeat: float = 1.0
     """Seconds after which the loop turns without a reason. Default 1: what the health probe measures."""
 
+    fresh_lease: float = 7.0
+    """Seconds that the Lease must last for a pass that may be long to begin, at most. Default 7, of the 10 that it lasts after a
+    renewal: there is one every 2 seconds."""
+
     writes: int = 32
     """Claim, pod and eviction writes in flight at once. Default 32: the API server answers a status write in some
     5 ms, so that 32 keep it busy; more only lengthen its queue."""

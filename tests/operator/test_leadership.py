@@ -84,14 +84,21 @@ class Replica:
         self.world = world
         self.name = name
         self.reachable = True
+        #: Its event loop runs nothing before.
+        self.busy_until = 0.0
         self.history: list[str] = []
         self.take_over: asyncio.Event | None = None
         self.leadership = Leadership(
             self, LeadershipSettings(**changes), Metrics(),
             identity=name, gained=self._gained, lost=lambda: self.history.append("lost"),
-            steady=lambda: world.now, clock=lambda: world.now, sleep=world.sleep,
+            steady=lambda: world.now, clock=lambda: world.now, sleep=self.sleep,
         )  # fmt: skip
         self.task = asyncio.create_task(self.leadership.run())
+
+    async def sleep(self, seconds: float) -> None:
+        await self.world.sleep(seconds)
+        if self.world.now < self.busy_until:
+            await self.world.sleep(self.busy_until - self.world.now)
 
     async def _gained(self) -> None:
         self.history.append("gained")
@@ -207,6 +214,19 @@ async def test_a_lease_renewed_too_late_is_gained_anew(world: World) -> None:
     await world.pass_time(10)
     assert world.leaders == [only]
     assert only.history == ["gained", "lost", "gained"]
+
+
+@pytest.mark.parametrize(("seconds", "leader"), [(4, "a"), (7, "a"), (12, "a"), (22, "b")])
+async def test_a_pass_that_takes_longer_than_the_lease(world: World, seconds: float, leader: str) -> None:
+    """No coroutine of the process runs meanwhile. It writes nothing until it has renewed, and goes on where nobody else took over."""
+    first, _ = world.replica("a"), world.replica("b")
+    await world.pass_time(10)
+    first.busy_until = world.now + seconds
+    await world.pass_time(seconds - 0.1)
+    assert first.leadership.leads() is (seconds < 10)
+    await world.pass_time(5)
+    assert [replica.name for replica in world.leaders] == [leader]
+    assert first.history == (["gained"] if leader == "a" else ["gained", "lost"])
 
 
 async def test_one_failed_renewal_changes_nothing(world: World) -> None:

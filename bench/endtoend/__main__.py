@@ -9,7 +9,7 @@ that no device is used twice; otherwise the exit code is 1.
 
 CPU seconds are those of the control plane's processes and the operator during the burst: where the machine is busy with other work,
 rates say little and these still compare. Latency: from a pod's creation to its binding, as two watches show it. Requests: from the
-operator's metrics, without watches and Lease.
+operator's metrics, without watches and Lease. Writes by everybody: from the metrics of the API server, until the last binding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from bench.endtoend.burst import DEVICES, Burst, Incorrect, Kind, Measured, make_class, make_namespace, make_nodes
 from bench.endtoend.limits import TookTooLong, limit
 from bench.endtoend.processors import since, used
-from bench.endtoend.requests import Probes, allocation_writes
+from bench.endtoend.requests import Probes, allocation_writes, served_writes
 from devcluster import (
     ApiError,
     BuildError,
@@ -41,18 +41,20 @@ from devcluster.install import install, operator
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """`cpu`: seconds by process."""
+    """`cpu`: seconds by process; `writes`: of all components together."""
 
     measured: Measured
     cpu: dict[str, float]
+    writes: int
 
 
 @dataclass(frozen=True, slots=True)
 class WithOperator:
-    """`cpu`: seconds by process; `requests`: up to the last binding; `reports`: requests until every claim has its report."""
+    """As Alone; `requests`: the operator's up to the last binding; `reports`: those until every claim has its report."""
 
     measured: Measured
     cpu: dict[str, float]
+    writes: int
     requests: Counter[str]
     reports: Counter[str]
 
@@ -92,8 +94,8 @@ def run_alone(nodes: int, pods: int, kind: Kind) -> Alone:
     with ControlPlane.start(report=say) as plane:
         prepare(plane, nodes)
         say(f"kube-scheduler alone: {pods} pods on {nodes} nodes")
-        measured, cpu, _ = burst(plane, pods, kind, plane.pids())
-        return Alone(measured, cpu)
+        measured, cpu, writes, _ = burst(plane, pods, kind, plane.pids())
+        return Alone(measured, cpu, writes)
 
 
 def run_with_operator(nodes: int, pods: int, kind: Kind) -> WithOperator:
@@ -108,13 +110,13 @@ def run_with_operator(nodes: int, pods: int, kind: Kind) -> WithOperator:
             before = probes.requests()
             say(f"with the operator: {pods} pods on {nodes} nodes")
             processes = plane.pids() | {"dra-operator": running.process.pid}
-            measured, cpu, namespace = burst(plane, pods, kind, processes)
+            measured, cpu, writes, namespace = burst(plane, pods, kind, processes)
             requests = probes.requests() - before
             say("all pods are bound; waiting for the reports")
             path = f"/apis/dra-operator.dev/v1alpha1/namespaces/{namespace}/claimreports"
             reported = lambda: len(plane.client.get(path)["items"]) == pods  # noqa: E731
             eventually(reported, 300, every=1, what="every claim has its report")
-            return WithOperator(measured, cpu, requests, probes.requests() - before)
+            return WithOperator(measured, cpu, writes, requests, probes.requests() - before)
 
 
 def prepare(plane: ControlPlane, nodes: int) -> None:
@@ -128,16 +130,18 @@ def prepare(plane: ControlPlane, nodes: int) -> None:
 
 def burst(
     plane: ControlPlane, pods: int, kind: Kind, processes: dict[str, int]
-) -> tuple[Measured, dict[str, float], str]:
-    """The burst, checked; CPU seconds; and the namespace it is in."""
+) -> tuple[Measured, dict[str, float], int, str]:
+    """The burst, checked; CPU seconds; writes by everybody; and the namespace it is in."""
     with limit(600, f"the burst of {pods} pods"):
         namespace = make_namespace(plane)
         made = Burst(plane, namespace, pods, kind)
+        written = served_writes(plane)
         before = used(processes)
         measured = made.run()
         cpu = since(before, processes)
+        written = served_writes(plane) - written
         made.check()
-        return measured, cpu, namespace
+        return measured, cpu, written, namespace
 
 
 def table(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOperator) -> str:
@@ -158,6 +162,8 @@ def table(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOper
             f"{name:26}{before:22.2f}{after:20.2f}" + (f"{after / before:7.2f}x" if before else "")
             for name, before, after in rows
         ),
+        f"writes to the API server per pod, by everybody: {alone.writes / pods:.2f} with kube-scheduler alone, "
+        f"{ours.writes / pods:.2f} with the operator",
         f"requests of the operator per pod: {allocation_writes(ours.requests) / pods:.2f} writes to claims and pods, "
         f"{ours.requests.total() / pods:.2f} in all until the last binding, {ours.reports.total() / pods:.2f} with all reports",
         "all pods bound to the node of their device, no device twice: checked in both runs",
@@ -171,11 +177,13 @@ def document(options: argparse.Namespace, busy: float, alone: Alone, ours: WithO
         "pods": options.pods,
         "kind": options.kind,
         "load": busy,
-        "alone": asdict(alone.measured) | {"rate": alone.measured.rate, "cpu": alone.cpu},
+        "alone": asdict(alone.measured)
+        | {"rate": alone.measured.rate, "cpu": alone.cpu, "allWritesPerPod": alone.writes / options.pods},
         "operator": asdict(ours.measured)
         | {
             "rate": ours.measured.rate,
             "cpu": ours.cpu,
+            "allWritesPerPod": ours.writes / options.pods,
             "writesPerPod": allocation_writes(ours.requests) / options.pods,
             "requests": dict(sorted(ours.requests.items())),
             "requestsWithReports": dict(sorted(ours.reports.items())),

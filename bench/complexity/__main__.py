@@ -1,11 +1,13 @@
-"""How the cost of one ordinary claim grows: with nodes, devices a node, claims in the system, requests a claim, and constraints.
+"""How the cost of one ordinary claim grows: with nodes, devices a node, claims in the system, requests a claim, constraints, and claims
+that wait.
 
     python -m bench.complexity [--axis NAME ...] [-o table|json]
 
 Each axis is doubled while the others stay at their defaults. At each size a cluster is half filled, and then one more claim of a kind that
 was seen before is allocated and given back, over and over: the median of that, in CPU time. The exponent is the slope of a
 least-squares line through the logarithms: 0 is flat, 1 linear. What a kind costs that was not seen before, which looks at each distinct
-state of a node once, is given beside it (`first`).
+state of a node once, is given beside it (`first`). For claims that wait see `bench.complexity.waiting`: what the engine does when one more
+comes, and when a device comes free (`freed`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from math import log
 from typing import Any
 
 from bench.allocator.shapes import claim, exactly, gpus, node, selected_class
+from bench.complexity.waiting import FullCluster
 from dra_operator.allocator import Problem, RecentDemand, Solved, solve
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.core import Node
@@ -46,6 +49,7 @@ AXES: dict[str, tuple[int, ...]] = {
     "claims": (150, 300, 600, 1_200, 2_400),
     "requests": (1, 2, 4, 8),
     "constraints": (0, 1, 2, 4),
+    "waiting": (0, 500, 1_000, 2_000, 4_000),
 }
 #: With several requests or constraints there must be devices for them.
 BASES = {"requests": Size(devices=32), "constraints": Size(devices=32, requests=8)}
@@ -104,24 +108,30 @@ def exponent(values: Sequence[int], seconds: Sequence[float]) -> float:
     return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope
 
 
-def run(axis: str) -> dict[str, Any]:
-    values, firsts, laters = AXES[axis], [], []
-    for value in values:
-        cluster = Cluster(replace(BASES.get(axis, Size()), **{axis: value}))
-        gc.collect()
-        gc.freeze()
-        first, later = cluster.measure()
+def measured(axis: str, value: int) -> tuple[float, float]:
+    cluster = FullCluster(value) if axis == "waiting" else Cluster(replace(BASES.get(axis, Size()), **{axis: value}))
+    gc.collect()
+    gc.freeze()
+    try:
+        return cluster.measure()
+    finally:
         gc.unfreeze()
-        firsts.append(first)
-        laters.append(later)
-    return {
-        "axis": axis,
-        "values": list(values),
-        "microseconds": [round(second * 1e6, 1) for second in laters],
-        "firstMicroseconds": [round(second * 1e6, 1) for second in firsts],
-        "exponent": round(exponent(values, laters), 2),
-        "firstExponent": round(exponent(values, firsts), 2),
-    }
+
+
+def run(axis: str) -> dict[str, Any]:
+    values = AXES[axis]
+    times = [measured(axis, value) for value in values]
+    first, second = zip(*times, strict=True)
+    series = {"": first, "freed": second} if axis == "waiting" else {"": second, "first": first}
+    row: dict[str, Any] = {"axis": axis, "values": list(values)}
+    for name, seconds in series.items():
+        row[_key(name, "Microseconds")] = [round(each * 1e6, 1) for each in seconds]
+        row[_key(name, "Exponent")] = round(exponent(values, seconds), 2)
+    return row
+
+
+def _key(name: str, what: str) -> str:
+    return name + what if name else what.lower()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,8 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(row)
         if options.output == "table":
             print(f"{axis:<12} " + " ".join(f"{value:>9,}" for value in row["values"]))
-            print(f"  µs a claim {_line(row['microseconds'])}   exponent {row['exponent']:+.2f}")
-            print(f"  first      {_line(row['firstMicroseconds'])}   exponent {row['firstExponent']:+.2f}", flush=True)
+            for name in ("", "first", "freed"):
+                if _key(name, "Exponent") in row:
+                    values, slope = row[_key(name, "Microseconds")], row[_key(name, "Exponent")]
+                    print(f"  {name or 'µs a claim':<10} {_line(values)}   exponent {slope:+.2f}", flush=True)
     if options.output == "json":
         print(json.dumps(rows, indent=2))
     return 0

@@ -17,16 +17,17 @@ class Avoided:
 
 
 class AvoidedNodes:
-    """By owner (`membership.owner_key`) and node."""
+    """By owner (`membership.owner_key`) and node. `owners_seen` grows with every owner that is new here."""
 
     def __init__(self, initial: float, maximum: float) -> None:
         self._initial, self._maximum = initial, maximum
         self._owners: dict[str, dict[str, Avoided]] = {}
         self._pruned = float("-inf")
+        self.owners_seen = 0
 
     def add(self, owner: str, node: str, why: str, now: float) -> Avoided:
         """Avoid `node` from now on: for `initial` seconds, twice as long each further time."""
-        nodes = self._owners.setdefault(owner, {})
+        nodes = self._nodes_of(owner)
         known = nodes.get(node)
         if known is None:
             known = nodes[node] = Avoided(node, now + self._initial, why)
@@ -46,9 +47,18 @@ class AvoidedNodes:
 
     def restore(self, owner: str, node: str, until: float, why: str) -> None:
         """What a report says from before a restart."""
-        nodes = self._owners.setdefault(owner, {})
+        nodes = self._nodes_of(owner)
         if node not in nodes:
             nodes[node] = Avoided(node, until, why, written=True)
+
+    def _nodes_of(self, owner: str) -> dict[str, Avoided]:
+        if owner not in self._owners:
+            self.owners_seen += 1
+        return self._owners.setdefault(owner, {})
+
+    def knows(self, owner: str) -> bool:
+        """Is any node avoided for it, or was until lately?"""
+        return owner in self._owners
 
     def active(self, owner: str, now: float) -> dict[str, Avoided]:
         """Those avoided now. Expired entries stay known for a while, so that a repeated failure counts as one."""

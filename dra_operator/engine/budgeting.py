@@ -142,7 +142,7 @@ class Budgeting:
         """Of free devices, how many are held, and how many of the others reservations keep."""
         state = self._state
         self.accounts.follow()
-        held = frozenset[DeviceId]().union(*(hold.devices | hold.wanted for hold in state.holds)).intersection(free)
+        held = frozenset[DeviceId]().union(*(hold.kept for hold in state.holds)).intersection(free)
         return len(held), self._judge.kept_among(frozenset(free) - held, held)
 
     # -- for the attempt

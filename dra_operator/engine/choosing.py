@@ -79,7 +79,7 @@ class Choosing:
     def _spoken_for(self, unit: Unit) -> frozenset[DeviceId]:
         """Held for units that stand before it or are preempting themselves."""
         held = [
-            hold.devices | hold.wanted
+            hold.kept
             for hold in self._state.holds
             if hold.unit != unit.key and (hold.wanted or hold.rank < order(unit))
         ]

@@ -16,6 +16,7 @@ from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.intake import Intake
 from dra_operator.engine.lifecycle import Lifecycle
+from dra_operator.engine.line import Line
 from dra_operator.engine.networkclasses import NetworkClasses
 from dra_operator.engine.ownership import Ownership
 from dra_operator.engine.phases import PhaseChange, Standpoint, standpoint
@@ -71,7 +72,8 @@ class Engine:
         self._alarms = Alarms()
         self._placer = Placer(self._state)
         self._budgeting = Budgeting(self._state, self._placer)
-        self._explainer = Explainer(self._state, self._placer, self._budgeting)
+        line = Line(self._state, self._placer, self._budgeting)
+        self._explainer = Explainer(self._state, self._placer, self._budgeting, line)
         self._drifting = Drifting(self._state, self._alarms)
         self._reporter = Reporter(self._state, Details(self._state, self._explainer), self._drifting)
         self._class_reporter = ClassReporter(self._state, self._budgeting)
@@ -93,8 +95,8 @@ class Engine:
         self._preempting = Preempting(self._state, self._placer, self._budgeting, self._holding)
         #: What moves would do for those that wait.
         self.rearranging = Rearranging(self._state, self._placer, self._holding)
-        self._starvation = Starvation(self._state, self._placer, self._budgeting, self._alarms, self._preempting)
-        self._queue = Queue(self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, self._alarms)
+        self._starvation = Starvation(self._state, self._placer, self._budgeting, line, self._preempting)
+        self._queue = Queue(self._state, self._placer, self._budgeting, self._lifecycle, self._starvation, line)
         self._reallocating = Reallocating(self._state, self._placer, self._budgeting)
         self._unsynced = set(WATCHED)
         self._placing_at = float("-inf")
@@ -130,7 +132,7 @@ class Engine:
             return
         self._refused(outcome, write.unit and self._state.units.get(write.unit), now)
         if isinstance(write.decision, WriteClaimStatus | PatchClaim):
-            self._state.drop_assumption(write.decision.uid)
+            self._state.drop_assumption(write)
         if effect is Effect.DENIED:
             self._tell(write.decision, outcome)
         else:
@@ -228,7 +230,7 @@ class Engine:
     def _give_up_late_writes(self, now: float) -> None:
         for write in self._state.writes.expired(now):
             if write.allocation is not None:
-                self._state.drop_assumption(write.decision.uid)
+                self._state.drop_assumption(write)
             self._look_again(write.decision)
 
     # -- outputs beside decisions
@@ -252,7 +254,6 @@ class Engine:
             self._ownership.recheck,
             self._preempting.recheck,
             self._reallocating.recheck,
-            min((unit.not_before for unit in state.waiting.values() if unit.not_before > now), default=None),
         ]
         return min((time for time in times if time is not None), default=None)
 

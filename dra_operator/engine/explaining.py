@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.line import Line
 from dra_operator.engine.membership import Standing, membership
 from dra_operator.engine.phases import Standpoint, device_entries, node_of, standpoint
 from dra_operator.engine.placing import Placer
@@ -43,8 +44,8 @@ class _Forbidden:
 class Explainer:
     """Reads the state, changes nothing."""
 
-    def __init__(self, state: State, placer: Placer, budgeting: Budgeting) -> None:
-        self._state = state
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting, line: Line) -> None:
+        self._state, self._line = state, line
         self.situations = Situations(state, placer, budgeting)
 
     # -- what is asked for by name
@@ -142,8 +143,9 @@ class Explainer:
         if unit.waiting_since is None:
             return {}
         result: dict[str, object] = {"priority": unit.priority, "effectivePriority": unit.effective}
-        if unit.position is not None:
-            result["position"] = unit.position
+        position = self._line.position(unit)
+        if position is not None:
+            result["position"] = position
             result["of"] = len(self._state.waiting)
         result["waitingSince"] = format_time(unit.waiting_since)
         return result

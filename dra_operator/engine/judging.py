@@ -213,7 +213,7 @@ class Judge:
                 continue
             other = self._asked_by(hold)
             own = -1 if other is None else other.exempt
-            for device in hold.devices | hold.wanted:
+            for device in hold.kept:
                 if free.is_free(device) and device not in masks:
                     masks[device] = free.mask(device) & own
                     counts[free.mask(device)] -= 1

@@ -40,11 +40,12 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class Run:
-    """One preemption. `asked` and `evicted` are pod UIDs."""
+    """One preemption, begun at `began` (seconds since the epoch). `asked` and `evicted` are pod UIDs."""
 
     unit: UnitKey
     uid: str
     victims: tuple[Holder, ...]
+    began: float
     stage: Stage = Stage.NOTING
     asked: set[str] = field(default_factory=set)
     allowed: set[str] = field(default_factory=set)
@@ -79,8 +80,7 @@ class Preempting:
         if moment == self._moment():
             return False
         if now < at or self._looks >= _LOOKS:
-            wake = max(at, now + 0.05)
-            self.recheck = wake if self.recheck is None else min(wake, self.recheck)
+            self._look_at(max(at, now + 0.05))
             return False
         self._looks += 1
         self._holding.settle(now)
@@ -91,13 +91,16 @@ class Preempting:
         if len(self._again) > 2 * len(self._state.waiting) + _SPARE:
             self._again = {key: entry for key, entry in self._again.items() if key in self._state.waiting}
         if unsure:
-            self.recheck = min(now + _AGAIN, self.recheck or now + _AGAIN)
+            self._look_at(now + _AGAIN)
         if isinstance(found, NoVictims):
             self._explain(unit, f"no preemption: {'; '.join(found.reasons)}")
             self._let_go(unit)
             return False
         self._begin(unit, found, now)
         return True
+
+    def _look_at(self, at: float) -> None:
+        self.recheck = at if self.recheck is None else min(at, self.recheck)
 
     def _moment(self) -> tuple[int, ...]:
         return (*self._state.moment, self._state.budget_changes)
@@ -145,7 +148,7 @@ class Preempting:
             )
         )
         unit.preemption_note = ""
-        run = Run(unit.key, unit.uid, found.holders, Stage.NOTING if found.holders else Stage.WAITING)
+        run = Run(unit.key, unit.uid, found.holders, now, Stage.NOTING if found.holders else Stage.WAITING)
         self._runs[unit.key] = run
         unit.victims = names_of(found.holders)
         self._mark(unit)
@@ -322,11 +325,13 @@ class Preempting:
         return any(pod is not None and pod.node_name in hold.nodes for pod in found)
 
     def _call_off(self, run: Run, now: float) -> None:
-        """It will look again, if it still waits: at once, but if there was nobody to be evicted not before its time: then nothing has
-        become of the last look that another one would not find again."""
-        if run.victims:
+        """It will look again, if it still waits: at once, but not where another look would find the same: if it was begun at this very
+        instant, or if there was nobody to be evicted."""
+        if run.victims and run.began < now:
             self._again.pop(run.unit, None)
-            self.recheck = now if self.recheck is None else min(now, self.recheck)
+        if run.unit in self._state.waiting:
+            at, _ = self._again.get(run.unit, (now, ()))
+            self._look_at(max(at, now))
         self._runs.pop(run.unit, None)
         self._spare(run)
         unit = self._state.units.get(run.unit)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Container, Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 
 from dra_operator.allocator import Candidates
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import format_time
-from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.lifecycle import Lifecycle
+from dra_operator.engine.line import Line, Lot, Place, after, place_of
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Blocked, Placed, Placer
 from dra_operator.engine.pods import ends_at, ungate
+from dra_operator.engine.rounds import Rounds
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State, claim_reference, pod_reference
 from dra_operator.engine.stranded import Stranded
@@ -23,13 +27,14 @@ from dra_operator.engine.writing import allocate
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.kinds import Kind
 from dra_operator.preemption.holds import Rank
-from dra_operator.queue.fairness import dominant_share
-from dra_operator.queue.priority import effective_priority, next_boost
-from dra_operator.queue.units import Unit, order
+from dra_operator.queue.units import Unit, UnitKey, order
 
 
 class Queue:
-    """One pass over the waiting units. `last_placement` is when one was placed last, `recheck` when time alone changes something."""
+    """One pass over the units worth trying; `line` is all that wait.
+
+    `last_placement` is when one was placed last, `recheck` when time alone changes something.
+    """
 
     def __init__(
         self,
@@ -38,128 +43,166 @@ class Queue:
         budgeting: Budgeting,
         lifecycle: Lifecycle,
         starvation: Starvation,
-        alarms: Alarms,
+        line: Line,
     ) -> None:
         self._state, self._placer, self._budgeting, self._lifecycle = state, placer, budgeting, lifecycle
-        self._starvation, self._alarms = starvation, alarms
+        self._starvation = starvation
+        self.line = line
         self._stranded = Stranded(state, placer, budgeting)
-        self._numbered_at = float("-inf")
+        self._rounds = Rounds(state, line)
+        self._changes = -1
         self._rooms = 0
-        self._line: list[Unit] = []
-        self._lined_up = (-1, -1)
-        self._next_boost: float | None = None
+        self._again_at = float("-inf")
+        self._awake: dict[Hashable, Lot] = {}
         self.last_placement = float("-inf")
         self.recheck: float | None = None
 
     def run(self, now: float, *, writing: bool) -> list[Decision]:
         """Order, wake, hold for the starved, then try, best first."""
-        state = self._state
-        self.recheck = None
-        waiting = self._ordered(now)
-        self._wake(waiting)
-        decisions: list[Decision] = []
+        self.line.follow(now, self._mark_reports)
         self._starvation.refresh(now)
-        stuck: list[tuple[str, Unit, Candidates]] = []
-        turns = deque(waiting)
-        while turns:
-            unit = turns.popleft()
-            if unit.not_before <= now and self._has_turn(unit, stuck):
-                if unit.tried != state.changes:
-                    decisions += self._try(unit, now, writing)
-                self._note_strict(unit, stuck)
-                if unit.fair and unit.key not in state.waiting:
-                    turns = self._share_again(turns, unit.key.subject.namespace)
+        self._wake()
+        decisions: list[Decision] = []
+        tried: list[Unit] = []
+        again = self._next_round(now)
+        for unit in self._turns(now):
+            tried.append(unit)
+            decisions += self._try(unit, now, writing, counts=unit.key not in again)
         if writing:
-            decisions += self._starvation.act(waiting, now)
-            decisions += self._stranded.act(waiting, now)
-            if self._stranded.recheck is not None:
-                self._recheck_at(self._stranded.recheck)
-        for unit in waiting:
-            decisions += self._show_to_autoscalers(unit, now, writing)
+            decisions += self._starvation.act(tried, now)
+            decisions += self._stranded.act(self.line.bound(), now)
+            decisions += self._show_due(tried, now)
+        times = [self.line.next_boost(), self._rounds.next_wake()]
+        if writing:
+            times += [self.line.starves.next(), self.line.shows.next(), self._stranded.recheck]
+        if self._state.changes != self._changes:
+            # What was held came free in the course of the pass. Should that never end, time goes on all the same.
+            times.append(now if now > self._again_at else now + _PAUSE)
+            self._again_at = now
+        self.recheck = min((time for time in times if time is not None), default=None)
         return decisions
 
-    # -- order
+    # -- who is tried
 
-    def _ordered(self, now: float) -> list[Unit]:
-        """The units in the queue, best first; worked out anew only when the queue, the rules or the time can have changed it."""
-        state = self._state
-        moment = state.queue_changes, state.term_changes
-        renumber = now - self._numbered_at >= state.settings.report_lazy
-        boosted = self._next_boost is not None and now >= self._next_boost
-        if moment != self._lined_up or renumber or boosted or any(unit.fair for unit in self._line):
-            self._lined_up = moment
-            self._line = self._line_up(now)
-        if self._next_boost is not None:
-            self._recheck_at(self._next_boost)
-        # Units leave the queue during the pass.
-        return list(self._line)
-
-    def _line_up(self, now: float) -> list[Unit]:
-        self._next_boost = None
-        for unit in self._state.waiting.values():
-            _, terms = self._state.terms(unit)
-            waited = now - (unit.waiting_since if unit.waiting_since is not None else now)
-            effective = effective_priority(unit.priority, waited, terms.starvation)
-            if effective != unit.effective:
-                unit.effective = effective
-                self._mark_reports(unit)
-            boost = next_boost(waited, terms.starvation)
-            if boost is not None:
-                at = now + boost
-                self._next_boost = at if self._next_boost is None else min(at, self._next_boost)
-            unit.fair = terms.fairness == "FairShare"
-            unit.share = self._share(unit, terms.weight) if unit.fair else 0.0
-        waiting = sorted(self._state.waiting.values(), key=order)
-        # Positions shift with every unit that leaves, so reports are not rewritten for that alone at once.
-        refresh = now - self._numbered_at >= self._state.settings.report_lazy
-        if refresh:
-            self._numbered_at = now
-        for index, unit in enumerate(waiting):
-            if refresh and unit.position != index + 1:
-                self._mark_reports(unit)
-            unit.position = index + 1
-        return waiting
-
-    def _share(self, unit: Unit, weight: int) -> float:
-        held = self._state.usage.holdings.of(unit.key.subject.namespace)
-        return dominant_share(held, self._state.totals(held), weight)
-
-    def _share_again(self, turns: deque[Unit], namespace: str) -> deque[Unit]:
-        """A unit of the namespace was placed: those of it that follow stand behind now."""
-        for unit in turns:
-            if unit.fair and unit.key.subject.namespace == namespace:
-                unit.share = self._share(unit, self._state.terms(unit)[1].weight)
-        return deque(sorted(turns, key=order))
-
-    def _recheck_at(self, at: float) -> None:
-        self.recheck = at if self.recheck is None else min(at, self.recheck)
-
-    # -- wake-ups
-
-    def _wake(self, waiting: list[Unit]) -> None:
+    def _wake(self) -> None:
         """Units that failed are tried again only if something that they could use came free."""
-        state = self._state
+        state, lots = self._state, self.line.lots
         everything, kinds = state.usage.wakes()
         room, self._rooms = state.rooms != self._rooms, state.rooms
-        known: dict[tuple[bytes, ...], bool] = {}
         budgets = self._budgeting.wakes()
-        for unit in waiting:
-            if unit.tried != state.changes:
-                continue
-            if unit.short_of and not budgets.isdisjoint(unit.short_of):
-                unit.tried = -1
-            if unit.only_short:
-                continue
-            if everything or (room and unit.lacks_node) or (kinds and self._could_use(unit, kinds, known)):
-                unit.tried = -1
+        if state.changes != self._changes:
+            self._changes = state.changes
+            self._awake = dict(lots)
+        elif everything or room or kinds or budgets:
+            known: dict[tuple[bytes, ...], bool] = {}
+            self._awake = {
+                key: lot
+                for key, lot in lots.items()
+                if not budgets.isdisjoint(lot.short_of)
+                or (
+                    not lot.only_short
+                    and (everything or (room and lot.lacks_node) or (kinds and self._could_use(lot, kinds, known)))
+                )
+            }
+        for lot in self._awake.values():
+            lot.forget()
 
-    def _could_use(self, unit: Unit, kinds: tuple[Kind, ...], known: dict[tuple[bytes, ...], bool]) -> bool:
+    def _could_use(self, lot: Lot, kinds: tuple[Kind, ...], known: dict[tuple[bytes, ...], bool]) -> bool:
+        unit = self._state.waiting.get(lot.places[0][-1])
+        if unit is None:
+            return True
         specs = tuple(self._state.view.claims[key].spec_key for key in unit.claims)
         answer = known.get(specs)
         if answer is None:
             found = self._placer.candidates(unit)
             answer = known[specs] = found is not None and any(found.accepts(kind) for kind in kinds)
         return answer
+
+    def _next_round(self, now: float) -> set[UnitKey]:
+        """Units whose reports are looked at in their turn; of many that are alike they may have been passed over."""
+        found: set[UnitKey] = set()
+        for unit in self._rounds.next_units(now):
+            self._mark_reports(unit)
+            lot = self.line.lot(unit.key)
+            if lot is not None and lot.many:
+                found.add(unit.key)
+                self._state.retry(unit)
+                if not unit.victims:
+                    unit.preemption_note = lot.preemption_note
+        return found
+
+    def _turns(self, now: float) -> Iterator[Unit]:
+        """The units worth trying, best first; when the next is asked for, it is known what became of the last."""
+        untried, self._state.untried = self._state.untried, {}
+        turns = self._each(untried, now) if self.line.special else self._first_ones(untried, now)
+        for unit in turns:
+            yield unit
+            lot = self.line.lot(unit.key)
+            if lot is not None and unit.key in self._state.waiting:
+                lot.note(unit)
+        self._awake = {}
+
+    def _first_ones(self, untried: Iterable[UnitKey], now: float) -> Iterator[Unit]:
+        """Of the lots that are awake the first units, as long as they fit, and whoever is to be tried by itself."""
+        state, line = self._state, self.line
+        boundaries = sorted(place_of(unit) for hold in state.holds if (unit := state.units.get(hold.unit)) is not None)
+        turns = [(lot.places[0], True) for lot in self._awake.values()]
+        turns += [(line.place(key), False) for key in untried if line.lot(key) is not None]
+        heapify(turns)
+        done: set[UnitKey] = set()
+        changes = state.changes
+        while turns:
+            place, leads = heappop(turns)
+            key = place[-1]
+            unit, lot = state.waiting.get(key), line.lot(key)
+            ready = unit is not None and unit.not_before <= now
+            if unit is not None and ready and key not in done:
+                done.add(key)
+                yield unit
+            if leads and lot is not None:
+                at = self._follower(lot, place, boundaries, ready=ready)
+                if at < len(lot.places):
+                    heappush(turns, (lot.places[at], True))
+            if state.changes != changes:
+                changes = state.changes  # what was held came free: everybody behind may have it
+                behind = ((other, bisect_right(other.places, place)) for other in line.lots.values())
+                turns += [(other.places[at], True) for other, at in behind if at < len(other.places)]
+                heapify(turns)
+
+    def _follower(self, lot: Lot, place: Place, boundaries: list[Place], *, ready: bool) -> int:
+        """Who of the lot is to be tried next: of many, only one that fewer holds leave something to, or that is told something else."""
+        at = bisect_right(lot.places, place)
+        unit = self._state.waiting.get(place[-1])
+        if unit is None or not ready or not lot.many or at == len(lot.places):
+            return at
+        other = self._state.waiting.get(lot.places[at][-1])
+        if other is None or _standing(other) != _standing(unit):
+            return at
+        self._rounds.outdated()
+        return after(lot.places, place, boundaries)
+
+    def _each(self, untried: Container[UnitKey], now: float) -> Iterator[Unit]:
+        """All in order: the turn of some depends on those before them (Strict), or on what they get (FairShare)."""
+        stuck: list[tuple[str, Unit, Candidates]] = []
+        turns = deque(self.line.units())
+        changes = self._state.changes
+        while turns:
+            unit = turns.popleft()
+            if unit.not_before <= now and self._has_turn(unit, stuck):
+                lot = self.line.lot(unit.key)
+                awake = lot is not None and lot.key in self._awake
+                if awake or unit.key in untried or self._state.changes != changes:
+                    yield unit
+                self._note_strict(unit, stuck)
+                if unit.fair and unit.key not in self._state.waiting:
+                    turns = self._share_again(turns, unit.key.subject.namespace)
+
+    def _share_again(self, turns: deque[Unit], namespace: str) -> deque[Unit]:
+        """A unit of the namespace was placed: those of it that follow stand behind now."""
+        for unit in turns:
+            if unit.fair and unit.key.subject.namespace == namespace:
+                unit.share = self.line.share(unit)
+        return deque(sorted(turns, key=order))
 
     # -- Strict queueing
 
@@ -173,7 +216,7 @@ class Queue:
             return True
         if unit.block("BehindInQueue", f"policy {policy} is Strict and {ahead[1].key.subject} is stuck ahead of it"):
             self._mark_reports(unit)
-        unit.tried = -1
+        self._state.retry(unit)
         return False
 
     def _overlap(self, unit: Unit, other: Candidates) -> bool:
@@ -191,13 +234,12 @@ class Queue:
 
     # -- one unit
 
-    def _try(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
+    def _try(self, unit: Unit, now: float, writing: bool, *, counts: bool) -> list[Decision]:
         state = self._state
         if any(state.writes.get(state.view.claims[key].uid) is not None for key in unit.claims):
             return []  # a unit before it in this pass shares a claim with it; the watch will bring it back
         pod = self._pod(unit)
-        unit.tried = state.changes
-        unit.attempts += 1
+        unit.attempts += counts
         forbidden = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
         outcome = self._place(unit, pod, forbidden, now)
         if isinstance(outcome, Blocked):
@@ -230,7 +272,8 @@ class Queue:
                     writes.append(allocate(state, seen, allocation, place.pod, unit.key, place.node, now))
         for seen, _ in managed:
             state.preempted.pop(seen.uid, None)
-        state.pause(unit)  # and what is held for it stays so until it is written: it may be refused
+        state.pause(unit)
+        state.rest_hold(unit.key, {device for _, allocation in managed for device in _devices(allocation)})
         waited = now - (unit.waiting_since or now)
         if waited >= state.settings.report_soon:
             for seen, allocation in managed:
@@ -248,10 +291,12 @@ class Queue:
                 str(hold.unit.subject) for hold in state.holds if hold.unit != unit.key and hold.rank < rank_of(unit)
             ]
             message += f"; held for {', '.join(holders[:3])}"
+        before = unit.reason, unit.impossible
         news = unit.block(blocked.blocker.reason, message)
-        if unit.impossible != blocked.impossible or news:
-            unit.impossible = blocked.impossible
+        unit.impossible = blocked.impossible
+        if news or before != (unit.reason, unit.impossible):
             self._mark_reports(unit)
+        if before != (unit.reason, unit.impossible):
             self._announce(unit, pod)
         if unit.impossible or unit.reason == "QuotaExceeded":
             self._state.drop_hold(unit.key)
@@ -275,9 +320,15 @@ class Queue:
         if pod is not None:
             self._state.event(pod_reference(pod), "Warning", "Unsatisfiable", "Allocate", unit.message)
 
-    def _show_to_autoscalers(self, unit: Unit, now: float, writing: bool) -> list[Decision]:
+    def _show_due(self, tried: Iterable[Unit], now: float) -> list[Decision]:
+        """Of those whose time has come, and of those that were tried: the others are what they were."""
+        keys = dict.fromkeys([*self.line.shows.due(now), *(unit.key for unit in tried)])
+        units = (unit for key in keys if (unit := self._state.waiting.get(key)) is not None)
+        return [decision for unit in units for decision in self._show_to_autoscalers(unit, now)]
+
+    def _show_to_autoscalers(self, unit: Unit, now: float) -> list[Decision]:
         """Provisioning mode Ungate: a pod that waits for devices becomes visible to node autoscalers."""
-        if not writing or unit.waiting_since is None or unit.key.kind != "pod" or not unit.reason:
+        if unit.waiting_since is None or unit.key.kind != "pod" or not unit.reason:
             return []
         _, terms = self._state.terms(unit)
         pod = self._pod(unit)
@@ -285,9 +336,7 @@ class Queue:
             return []
         if unit.reason in _NOT_FOR_DEVICES or self._state.writes.get(pod.meta.uid) is not None:
             return []
-        at = now if unit.impossible else unit.waiting_since + terms.provisioning.after
-        if at > now:
-            self._recheck_at(at)
+        if not unit.impossible and now < unit.waiting_since + terms.provisioning.after:
             return []
         note = f"shown to node autoscalers, still waiting for devices since {format_time(unit.waiting_since)}"
         self._state.event(pod_reference(pod), "Normal", "WaitingForNodes", "Ungate", note)
@@ -303,8 +352,19 @@ class Queue:
         return self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
 
 
+#: Seconds until another pass, where holds came free in the course of two at the same time.
+_PAUSE = 1.0
 #: Reasons for which no new node would help.
 _NOT_FOR_DEVICES = frozenset({"WriteRefused", "QuotaExceeded", "Reserved", "Held", "BehindInQueue"})
+
+
+def _devices(allocation: Allocation) -> Iterator[DeviceId]:
+    return (DeviceId(result.driver, result.pool, result.device) for result in allocation.results)
+
+
+def _standing(unit: Unit) -> tuple[object, ...]:
+    """What is the same for units that are alike."""
+    return unit.reason, unit.impossible, unit.lacks_node, unit.short_of, unit.only_short
 
 
 def rank_of(unit: Unit) -> Rank:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
 from dra_operator.allocator import Candidates
 from dra_operator.api.core import Pod
-from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.gangholds import GangHolds
+from dra_operator.engine.line import Line, Lot
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.state import State, claim_reference, pods_of
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import Hold, covered, soonest_node
-from dra_operator.queue.units import Unit, order
+from dra_operator.queue.units import Unit, UnitKey, order
 
 #: A unit blocked for one of these neither holds nor is starved of devices.
 NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded", "GroupTimeout"})
@@ -22,16 +25,16 @@ NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded
 class Starvation:
     """Marks units starved and keeps the holds of the first ones."""
 
-    def __init__(
-        self, state: State, placer: Placer, budgeting: Budgeting, alarms: Alarms, preempting: Preempting
-    ) -> None:
+    def __init__(self, state: State, placer: Placer, budgeting: Budgeting, line: Line, preempting: Preempting) -> None:
         self._state, self._placer, self._budgeting = state, placer, budgeting
-        self._alarms, self._preempting = alarms, preempting
+        self._line, self._preempting = line, preempting
+        self._nowhere: dict[UnitKey, tuple[object, ...]] = {}
         self._gang_holds = GangHolds(state, placer.gangs)
 
     def refresh(self, now: float) -> None:
         """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
         state = self._state
+        self._nowhere = {key: moment for key, moment in self._nowhere.items() if key in state.waiting}
         self._restore()
         for hold in sorted(state.holds, key=lambda hold: hold.rank):
             unit = state.waiting.get(hold.unit)
@@ -43,7 +46,7 @@ class Starvation:
                 continue
             hold.rank = order(unit)
             if self._budgeting.over_quota(unit, now):
-                unit.tried = -1  # others took its quota: it holds in vain, and will say so
+                state.retry(unit)  # others took its quota: it holds in vain, and will say so
             if hold.wanted:
                 continue
             if not self._can_use(unit, hold, now):
@@ -59,31 +62,50 @@ class Starvation:
         named = [hold.wanted for hold in self._state.holds if hold.unit != unit.key and hold.priority >= unit.priority]
         return self._budgeting.coverable(unit, devices.difference(*named))
 
-    def act(self, waiting: list[Unit], now: float) -> list[Decision]:
+    def act(self, tried: Iterable[Unit], now: float) -> list[Decision]:
         """After the pass: mark those that have waited too long, and hold for the first of those that compete."""
         self._preempting.begin_pass()
-        front: list[Candidates] = []
-        for unit in waiting:
-            if (
-                unit.key not in self._state.waiting
-                or unit.impossible
-                or unit.reason in NOT_STARVING
-                or unit.not_before > now
-            ):
-                continue
-            _, terms = self._state.terms(unit)
-            since = unit.waiting_since if unit.waiting_since is not None else now
-            if now >= since + terms.starvation.after:
-                self._mark(unit, now)
-            else:
-                self._alarms.set(since + terms.starvation.after, unit.key.kind, unit.key.subject)
-            pod = self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
-            # Whoever stands behind another in a Strict queue could not take what is freed.
-            if unit.reason not in ("", "BehindInQueue") and self._preempting.consider(unit, pod, now):
-                continue
-            if unit.starved_since is not None and terms.starvation.hold:
-                self._hold(unit, front, now)
+        for unit in [*tried, *self._due(now)]:
+            if unit.key in self._state.waiting and self._competes(unit, now):
+                _, terms = self._state.terms(unit)
+                if now >= (unit.waiting_since or now) + terms.starvation.after:
+                    self._mark(unit, now)
+        self._contend(now)
         return self._preempting.carry_on(now)
+
+    def _due(self, now: float) -> list[Unit]:
+        """Those whose time has come. Who does not compete then is looked at when it was tried again."""
+        found = (self._state.waiting.get(key) for key in self._line.starves.due(now))
+        return [unit for unit in found if unit is not None]
+
+    def _competes(self, unit: Unit, now: float) -> bool:
+        return not (unit.impossible or unit.reason in NOT_STARVING or unit.not_before > now)
+
+    def _contend(self, now: float) -> None:
+        """Look for victims, and hold, best first; of many that are alike until one speaks for the rest."""
+        front: list[Candidates] = []
+        turns = [(places[0], 0, places, lot) for lot in self._line.contending.values() if (places := lot.contenders)]
+        heapify(turns)
+        while turns:
+            place, index, places, lot = heappop(turns)
+            unit = self._state.waiting.get(place[-1])
+            more = unit is None or self._look(unit, lot, front, now)
+            if more and index + 1 < len(places):
+                heappush(turns, (places[index + 1], index + 1, places, lot))
+
+    def _look(self, unit: Unit, lot: Lot, front: list[Candidates], now: float) -> bool:
+        """For one unit; returns whether another of its lot is worth a look: of many, not if it would be told the same."""
+        state = self._state
+        if not self._competes(unit, now):
+            return not unit.impossible
+        pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
+        # Whoever stands behind another in a Strict queue could not take what is freed.
+        if unit.reason not in ("", "BehindInQueue") and self._preempting.consider(unit, pod, now):
+            return True
+        lot.preemption_note = unit.preemption_note
+        if unit.starved_since is not None and state.terms(unit)[1].starvation.hold:
+            self._hold(unit, front, now)
+        return not lot.many
 
     def _restore(self) -> None:
         """Holds from before a restart come first: what comes free meanwhile is theirs."""
@@ -114,6 +136,7 @@ class Starvation:
         if unit.starved_since is not None:
             return
         unit.starved_since = now
+        self._line.starve(unit)
         waited = now - (unit.waiting_since or now)
         for key in unit.claims:
             self._state.stale_reports[key] = None
@@ -129,19 +152,30 @@ class Starvation:
         if found is None:
             return
         first = not any(found.overlaps(other) for other in front)
-        front.append(found)
+        if not any(found is other for other in front):
+            front.append(found)
         if state.holds.get(unit.key) is not None:
             return
         if not first or self._budgeting.hopeless(unit):
             return
+        moment = self._moment(unit, now)
+        if self._nowhere.get(unit.key) == moment:
+            return
         taken = frozenset(name for hold in state.holds for name in hold.nodes)
         chosen = self._choose(unit, found, taken, now)
         if chosen is None:
+            self._nowhere[unit.key] = moment
             return
+        self._nowhere.pop(unit.key, None)
         state.holds.put(chosen)
         state.holds.cover(unit.key, self._coverable(unit, self._covered(unit, found, chosen, now)))
         for key in unit.claims:
             state.stale_reports[key] = None
+
+    def _moment(self, unit: Unit, now: float) -> tuple[object, ...]:
+        """While it stays the same, a unit that could wait nowhere cannot."""
+        avoided = [tuple(sorted(self._state.avoided_nodes(pod, now))) for pod in pods_of(self._state, unit)]
+        return (*self._state.moment, self._state.layout, tuple(avoided), unit.claims)
 
     def _choose(self, unit: Unit, found: Candidates, taken: frozenset[str], now: float) -> Hold | None:
         """A hold where the unit can be soonest."""

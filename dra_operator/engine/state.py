@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,7 +20,7 @@ from dra_operator.engine.republishing import Republishing
 from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.usage import Usage
 from dra_operator.engine.view import SeenClaim, View
-from dra_operator.engine.writes import Writes
+from dra_operator.engine.writes import Write, Writes
 from dra_operator.explain.classes import count_class
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.preemption.budgets import Budgets
@@ -61,6 +61,8 @@ class State:
     By UID of allocated claims: `class_marks` are their classes as they were at the allocation, `drifts` what is wrong with it, as last
     `drifts_told` in an Event, and `drift_notes` why the claim stays where it is all the same.
 
+    `requeued`: units whose place in the queue is to be worked out anew; `untried`: those to be tried whatever changed.
+
     `changes` counts what can make any waiting unit fit, `layout` those of them that change what there is at all, `rooms` what makes
     room on nodes, `term_changes` what policies and priorities say. Devices that come free are followed by `usage` and wake those only
     that could use them.
@@ -73,6 +75,8 @@ class State:
     units: dict[UnitKey, Unit] = field(default_factory=dict)
     waiting: dict[UnitKey, Unit] = field(default_factory=dict)
     queue_changes: int = 0
+    requeued: dict[UnitKey, None] = field(default_factory=dict)
+    untried: dict[UnitKey, None] = field(default_factory=dict)
     waited_before: dict[Key, float] = field(default_factory=dict)
     dirty_pods: dict[Key, None] = field(default_factory=dict)
     dirty_claims: dict[Key, None] = field(default_factory=dict)
@@ -172,21 +176,30 @@ class State:
 
     def wait(self, unit: Unit, now: float) -> None:
         """The unit needs devices; it is tried again in this pass."""
-        unit.tried = -1
         if unit.waiting_since is None:
             known = [self.waited_before.get(key, now) for key in unit.claims]
             unit.waiting_since = min([now, *known])
         self.waiting[unit.key] = unit
-        self.queue_changes += 1
+        self.holds.rest(unit.key, resting=False)
+        self._requeue(unit)
+        self.retry(unit)
+
+    def retry(self, unit: Unit) -> None:
+        """It is tried again although nothing may have changed for it."""
+        self.untried[unit.key] = None
 
     def pause(self, unit: Unit) -> None:
         """Its writes are under way; should they fail, it has waited since the beginning."""
         self.waiting.pop(unit.key, None)
+        self._requeue(unit)
+
+    def _requeue(self, unit: Unit) -> None:
+        self.requeued[unit.key] = None
         self.queue_changes += 1
 
     def stop_waiting(self, unit: Unit) -> None:
         if self.waiting.pop(unit.key, None) is not None:
-            self.queue_changes += 1
+            self._requeue(unit)
         for key in unit.claims:
             self.waited_before.pop(key, None)
         unit.waiting_since, unit.position, unit.starved_since = None, None, None
@@ -194,8 +207,21 @@ class State:
 
     def drop_hold(self, key: UnitKey) -> None:
         """What was set aside is anybody's again."""
-        if self.holds.drop(key):
+        hold = self.holds.get(key)
+        if self.holds.drop(key) and hold is not None and not hold.resting:
             self.freed()
+
+    def rest_hold(self, key: UnitKey, taken: Collection[DeviceId]) -> None:
+        """The unit is allocated these devices: what was set aside for it besides is anybody's, until the write should fail."""
+        hold = self.holds.get(key)
+        left = () if hold is None else hold.kept
+        self.holds.rest(key, resting=True)
+        if any(device not in taken or self._shared(device) for device in left):
+            self.freed()
+
+    def _shared(self, device: DeviceId) -> bool:
+        offer = self.inventory.offer(device)
+        return offer is None or offer.device.allow_multiple
 
     def drop_unit(self, key: UnitKey) -> None:
         unit = self.units.pop(key, None)
@@ -226,8 +252,11 @@ class State:
         if write is None or write.assumed is None:
             self.usage.give_back(seen.uid)
 
-    def drop_assumption(self, uid: str) -> None:
-        """A write did not happen: its devices are free again, unless the watch says otherwise."""
+    def drop_assumption(self, write: Write) -> None:
+        """A write did not happen: its devices are free again, unless the watch says otherwise, and what is held for its unit is so."""
+        uid = write.decision.uid
+        if write.unit is not None:
+            self.holds.rest(write.unit, resting=False)
         seen = self.view.claim_by_uid(uid)
         if seen is None:
             self.usage.give_back(uid)

@@ -23,12 +23,6 @@ class Timers(Generic[Key]):
         self._heap: list[tuple[float, int, Key]] = []
         self._count = 0
 
-    def __len__(self) -> int:
-        return len(self._at)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._at
-
     def set(self, key: Key, at: float) -> None:
         if self._at.get(key) == at:
             return
@@ -41,10 +35,8 @@ class Timers(Generic[Key]):
 
     def drop(self, key: Key) -> None:
         self._at.pop(key, None)
-
-    def clear(self) -> None:
-        self._at.clear()
-        self._heap.clear()
+        if not self._at:
+            self._heap.clear()
 
     def next(self) -> float | None:
         """The earliest time of all."""

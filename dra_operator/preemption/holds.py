@@ -13,6 +13,7 @@ from dra_operator.allocator import Candidates
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.queue.units import UnitKey
 
+NOTHING: frozenset[DeviceId] = frozenset()
 #: Where a unit stands in the queue: smaller is nearer to the front.
 Rank = tuple[object, ...]
 
@@ -22,7 +23,8 @@ class Hold:
     """`ready_at`: when enough devices come free by what is known (None: unknown). `written`: a report carries it.
 
     `wanted`: the devices a preemption is for, held by name and also while they are in use: no unit of its base priority (`priority`)
-    or below may have them, wherever aging puts it in the queue.
+    or below may have them, wherever aging puts it in the queue. `resting`: an allocation of the unit is being written, so that it keeps
+    nothing from others; should the write fail, it does again.
     """
 
     unit: UnitKey
@@ -35,6 +37,12 @@ class Hold:
     written: bool = False
     priority: int = 0
     others: tuple[str, ...] = ()
+    resting: bool = False
+
+    @property
+    def kept(self) -> frozenset[DeviceId]:
+        """What others may not have now."""
+        return NOTHING if self.resting else self.devices | self.wanted
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -77,6 +85,13 @@ class Holds:
             hold.devices = devices
             self._changed()
 
+    def rest(self, unit: UnitKey, *, resting: bool) -> None:
+        """Whether the unit's hold, if it has one, is resting."""
+        hold = self._holds.get(unit)
+        if hold is not None and hold.resting != resting:
+            hold.resting = resting
+            self._changed()
+
     def _changed(self) -> None:
         self.version += 1
         self._sets.clear()
@@ -87,6 +102,7 @@ class Holds:
             hold
             for hold in self._holds.values()
             if hold.unit != unit
+            and not hold.resting
             and (hold.rank < rank or (bool(hold.wanted) and priority <= hold.priority))
             and not (ends_at is not None and hold.ready_at is not None and ends_at <= hold.ready_at)
         ]
@@ -104,14 +120,11 @@ class Holds:
         known = self._sets.get(blocking)
         if known is None:
             holds = [self._holds[key] for key in blocking]
-            known = self._sets[blocking] = frozenset().union(*(hold.devices | hold.wanted for hold in holds))
+            known = self._sets[blocking] = frozenset().union(*(hold.kept for hold in holds))
         return known
 
     def holder_of(self, device: DeviceId) -> UnitKey | None:
-        return next((hold.unit for hold in self._holds.values() if device in hold.devices | hold.wanted), None)
-
-
-NOTHING: frozenset[DeviceId] = frozenset()
+        return next((hold.unit for hold in self._holds.values() if device in hold.kept), None)
 
 
 @dataclass(frozen=True, slots=True)

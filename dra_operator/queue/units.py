@@ -22,8 +22,8 @@ class UnitKey(NamedTuple):
 class Unit:
     """One unit and how it fared so far. Times are seconds since the epoch.
 
-    `created` orders it; `waiting_since` is None while it waits for nothing; `tried` is the change count at its last attempt, so
-    that it is tried again only after something it could use has changed; `not_before` is the end of its backoff; `lacks_node`: its
+    `created` orders it; `waiting_since` is None while it waits for nothing; `position` is where it stood when its
+    report was last to say so; `not_before` is the end of its backoff; `lacks_node`: its
     pod did not fit some node, so room there may help it; `short_of`: budgets that keep it back, so freeing there may help it, and
     nothing else where `only_short`; `terms_of`: what its policy was last found to be, and for which claim and rules.
     """
@@ -41,7 +41,6 @@ class Unit:
     attempts: int = 0
     failures: int = 0
     not_before: float = 0.0
-    tried: int = -1
     reason: str = ""
     message: str = ""
     impossible: bool = False

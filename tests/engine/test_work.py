@@ -11,8 +11,11 @@ from dra_operator.engine import placing
 from dra_operator.engine.decisions import Decision, Outcome, WriteClaimStatus, WriteReport
 from dra_operator.engine.engine import WATCHED, Engine
 from dra_operator.engine.holding import Holding
+from dra_operator.engine.line import Line
+from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
 from dra_operator.engine.reportcontent import Content
+from dra_operator.engine.state import State
 from dra_operator.engine.writes import Writes
 from dra_operator.queue.policies import PolicyBook
 from tests.engine.stage import claim, device_class, gpus, node, policy
@@ -66,10 +69,10 @@ class Long:
         }
         self.engine.observe(kind, "ADDED", item, self.now)
 
-    def arrive(self, number: int, count: int) -> None:
+    def arrive(self, number: int, count: int, **labels: str) -> None:
         item = claim(f"c{number:05}", count)
         item["metadata"] |= {
-            "labels": {"dra-operator.dev/managed": "true"},
+            "labels": {"dra-operator.dev/managed": "true", **labels},
             "finalizers": ["resource.kubernetes.io/delete-protection"],
         }
         self.put("ResourceClaim", item)
@@ -103,14 +106,14 @@ def test_policies_are_matched_again_when_one_changes(monkeypatch: pytest.MonkeyP
     assert WAITING <= matched.calls <= 3 * WAITING
 
 
-def test_the_queue_is_ordered_when_it_changes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_who_changes_is_put_in_line_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     long = Long()
-    ordered = counting(monkeypatch, Queue, "_line_up")
+    placed = counting(monkeypatch, Line, "_insert")
     long.passes(20)
-    assert ordered.calls == 0
+    assert placed.calls == 0
     long.arrive(WAITING, 9)
     long.passes(20)
-    assert ordered.calls == 1
+    assert placed.calls == 1
 
 
 def test_units_that_nothing_has_changed_for_are_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +169,89 @@ def test_reports_wait_until_the_allocations_of_a_burst_are_written() -> None:
 
 def count_reports(decisions: list[Decision]) -> int:
     return sum(1 for decision in decisions if isinstance(decision, WriteReport) and decision.kind == "ClaimReport")
+
+
+ALIKE = 300
+
+
+class Alike(Long):
+    """An engine on a full cluster, with many claims of one kind that wait for one device each and are starved."""
+
+    def __init__(self) -> None:
+        super().__init__(waiting=0)
+        self.held: list[str] = []
+        for number in range(32 + ALIKE):
+            self.arrive(number, 1)
+        for _ in range(60):
+            self.now += 1.0
+            self.settle()
+
+    def settle(self) -> int:
+        """One pass, its writes answered and shown; returns how many reports it wrote."""
+        reports = 0
+        for decision in self.engine.decide(self.now):
+            stored = None
+            if isinstance(decision, WriteClaimStatus):
+                self.held.append(decision.claim.name)
+                stored = self.stored(decision.body)
+            elif isinstance(decision, WriteReport):
+                reports += 1
+                metadata = {"uid": f"r-{decision.key.name}", **decision.body["metadata"]}
+                stored = self.stored({**decision.body, "metadata": metadata})
+            self.engine.settle(Outcome(decision, 200, object=stored), self.now)
+            if isinstance(decision, WriteClaimStatus) and stored is not None:
+                self.engine.observe("ResourceClaim", "MODIFIED", stored, self.now)
+        return reports
+
+    def stored(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+
+    def free_one(self) -> None:
+        metadata = {"name": self.held.pop(0), "namespace": "default"}
+        self.engine.observe("ResourceClaim", "DELETED", {"metadata": metadata}, self.now)
+        self.now += 0.1
+        self.settle()
+
+
+def test_a_freed_device_is_tried_by_the_first_and_not_by_all_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = Alike()
+    assert alike.engine.waiting == ALIKE
+    tried = counting(monkeypatch, Queue, "_try")
+    for _ in range(5):
+        alike.free_one()
+    assert alike.engine.waiting == ALIKE - 5
+    # In each pass the one that gets it and the first that does not; twenty in a pass of a round.
+    assert tried.calls <= 5 * 4 + 20
+
+
+def test_a_pass_in_which_nothing_changed_looks_at_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = Alike()
+    for _ in range(40):
+        alike.now += 1.0
+        alike.settle()
+    tried, looked = counting(monkeypatch, Queue, "_try"), counting(monkeypatch, Preempting, "consider")
+    placed, terms = counting(monkeypatch, Line, "_insert"), counting(monkeypatch, State, "terms")
+    for _ in range(20):
+        alike.now += 0.01
+        alike.engine.decide(alike.now)
+    assert (tried.calls, placed.calls) == (0, 0)
+    assert looked.calls <= 20 * 2  # the one that holds, and the first of the others
+    assert terms.calls <= 20 * 10
+
+
+def test_reports_of_a_long_queue_are_brought_up_to_date_at_a_bounded_rate() -> None:
+    alike = Alike()
+    for _ in range(60):
+        alike.now += 1.0
+        alike.settle()
+    written = 0
+    for second in range(120):
+        alike.now += 1.0
+        if second % 10 == 0:
+            alike.free_one()  # every position behind it shifts
+        written += alike.settle()
+    assert written <= 120 * 20 + 100
 
 
 def test_open_writes_and_reports_to_come_are_not_looked_at_in_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.gangtrial import GangTrial
 from dra_operator.engine.groups import Roll
 from dra_operator.engine.judging import Judge
+from dra_operator.engine.line import Line
 from dra_operator.engine.names import GATE
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.queueing import Queue
@@ -210,6 +211,12 @@ def patient(patch: Patch) -> None:
     patch.setattr(Preempting, "_wants", lambda self, unit: unit.starved_since is not None and wants(self, unit))
 
 
+def always_preempting(patch: Patch) -> None:
+    """Every unit, at once, whatever the mode."""
+    patch.setattr(Preempting, "_wants", yes)
+    patch.setattr(Line, "_preempts_at_once", yes)
+
+
 def same_phase(patch: Patch) -> None:
     found = phases.standpoint
 
@@ -221,6 +228,7 @@ def same_phase(patch: Patch) -> None:
 
 def ignoring_the_end(patch: Patch) -> None:
     patch.setattr(State, "drop_hold", none)
+    patch.setattr(State, "rest_hold", none)
 
 
 def only_pods(patch: Patch) -> None:
@@ -246,9 +254,8 @@ def ungraceful(patch: Patch) -> None:
 
 
 def polling(patch: Patch) -> None:
-    def other(self: Any, waiting: list[Any]) -> None:
-        for unit in waiting:
-            unit.tried = -1
+    def other(self: Any) -> None:
+        self._changes, self._awake = self._state.changes, dict(self.line.lots)
 
     patch.setattr(Queue, "_wake", other)
 
@@ -260,6 +267,7 @@ def strict_for_all(patch: Patch) -> None:
             stuck.append((self._state.terms(unit)[0], unit, found))
 
     patch.setattr(Queue, "_note_strict", other)
+    patch.setattr(Line, "special", True)
 
 
 def lowest_user(patch: Patch) -> None:

@@ -16,6 +16,7 @@ from dra_operator.preemption.search import Search
 from tests.scenarios.breaks import (
     all_or_nobody,
     alone,
+    always_preempting,
     asked,
     blind_to_counters,
     dearer,
@@ -81,7 +82,7 @@ PREEMPTING = (
     ),
     Rule(
         "the mode decides",
-        method(Preempting, "_wants", yes),
+        always_preempting,
         (
             "preemption/never-means-never",
             "preemption/preemption-policy-never-of-the-class",

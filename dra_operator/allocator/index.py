@@ -108,8 +108,11 @@ class Index:
             for item in states.journal[self._cursor - states.journal_start :]:
                 if isinstance(item, Pool):
                     changed.add(item)
-                else:
+                elif item.nodes or item in self._ready:
                     self._consider(item, work)
+                else:
+                    # Most states are left by their node before the next claim of the kind asks.
+                    item.waiting.append(self)
             changed &= self.known.shared_pools
             if changed:
                 self._consider_again(changed, work)

@@ -44,12 +44,29 @@ def bits_of(mask: int) -> list[int]:
     return bits
 
 
+#: Bits that become bits side by side again: the first one, a mask of their number, and what the first one becomes.
+Run = tuple[int, int, int]
+
+
+def runs_of(order: Sequence[int]) -> tuple[Run, ...]:
+    """The runs of a renumbering, in which bit number b becomes `order[b]`."""
+    runs: list[Run] = []
+    for bit, position in enumerate(order):
+        if bit and position == order[bit - 1] + 1:
+            first, ones, start = runs.pop()
+            runs.append((first, ones << 1 | 1, start))
+        else:
+            runs.append((bit, 1, position))
+    return tuple(runs)
+
+
 class Renumbering:
     """Bits to other bits: bit number b becomes `order[b]`. `width` is above all of the latter."""
 
     def __init__(self, order: Sequence[int], width: int) -> None:
         self._bits = len(order)
         self._order, self._pick = order, None
+        self._runs: tuple[Run, ...] = ()
         #: The last long mask, and what became of it: the next one often differs from it by a few bits.
         self._last = self._became = 0
         if self._bits > SHORT:
@@ -58,13 +75,20 @@ class Renumbering:
             for bit, position in enumerate(order):
                 source[width - 1 - position] = self._bits - 1 - bit
             self._pick = itemgetter(*source)
+        else:
+            self._runs = runs_of(order)
 
     def of(self, mask: int) -> int:
-        if self._pick is None or mask.bit_count() <= _FEW:
-            return self._one_by_one(mask)
+        if self._pick is None:
+            found = 0
+            for first, ones, start in self._runs:
+                found |= (mask >> first & ones) << start
+            return found
         changed = mask ^ self._last
         if changed.bit_count() <= _FEW:
             self._became ^= self._one_by_one(changed)
+        elif mask.bit_count() <= _FEW:
+            return self._one_by_one(mask)
         else:
             self._became = int("".join(self._pick(f"{mask:0{self._bits}b}0")), 2)
         self._last = mask

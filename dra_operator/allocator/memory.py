@@ -20,7 +20,7 @@ from dra_operator.allocator.plan import Plan, make_plan
 from dra_operator.allocator.problem import Demand, Failed, Problem, Rooms, Strategy, UnitConstraint
 from dra_operator.allocator.results import Assembler
 from dra_operator.allocator.scoring import Condition, Option, Options, Score, best, options_of
-from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work
+from dra_operator.allocator.search import Choice, Search, Stopped, Trouble, Work, of_alike
 from dra_operator.allocator.selection import Filter, Selectors
 from dra_operator.allocator.situations import Situations
 from dra_operator.allocator.start import Start, make_start
@@ -130,9 +130,13 @@ class Known:
         """Solutions from a start, remembered. Raises Stopped."""
         found = table.answers.get(start)
         if found is None:
-            search = Search(table, start, work, exact)
-            choices = search.run(1 if exact else _COMPARED)
-            found = Found(table, start, tuple(choices), search.trouble, search.excluded)
+            alike = of_alike(table, start, exact)
+            if alike is not None:
+                found = Found(table, start, tuple(alike), None, None)
+            else:
+                search = Search(table, start, work, exact)
+                choices = search.run(1 if exact else _COMPARED)
+                found = Found(table, start, tuple(choices), search.trouble, search.excluded)
             if len(table.answers) >= _ANSWERS_KEPT:
                 table.answers.clear()
             table.answers[start] = found

@@ -36,6 +36,8 @@ class Picking:
             mask = self._within_rules(way, column, mask, position, need)
             if (mask & later).bit_count() < need:
                 return []
+        if self._twins:
+            mask = self._without_twins(way, mask, position)
         found: list[int] = []
         multi = self._table.multi
         for members in self._table.classes:
@@ -56,8 +58,6 @@ class Picking:
                 if signature not in seen:
                     seen.add(signature)
                     found.append(bit)
-        if self._twins:
-            found = self._first_of_twins(found, position)
         found = [bit for bit in found if bit > last]
         if not self._bounded:
             found += [bit for bit in column.broken if bit > last and open_mask >> bit & 1]
@@ -65,32 +65,24 @@ class Picking:
             found.sort(reverse=True)
         return found
 
-    def _first_of_twins(self, found: list[int], position: Position) -> list[int]:
-        """Of corresponding devices of twins in one condition, the first. Those passed over are still among `found`."""
-        of_bit, conditions = self._twins.of_bit, dict[int, Hashable]()
+    def _without_twins(self, way: Way, mask: int, position: Position) -> int:
+        """The devices without those of twins that are in the condition of an earlier one, passed over or not."""
+        free = position.free & ~position.mine
         left = {bit: position.left[slot] for bit, slot in self._slots.items()}
-        kept: list[int] = []
         seen: set[Hashable] = set()
-        for bit in sorted(found):
-            component = of_bit.get(bit)
-            if component is None:
-                kept.append(bit)
-                continue
-            first = component.bits[0]
-            if first not in conditions:
-                conditions[first] = self._twins.condition(
-                    component,
-                    position.free & ~position.mine,
-                    position.running,
-                    left,
-                    position.counters,
-                    position.groups,
+        for component in self._twins.components:
+            if component.mask & mask:
+                condition = self._twins.condition(
+                    component, free, position.running, left, position.counters, position.groups
                 )
-            signature = (conditions[first], component.places[bit])
-            if signature not in seen:
-                seen.add(signature)
-                kept.append(bit)
-        return kept
+                if way.admin:
+                    # It may take what is in use, but not what it has itself; neither is free.
+                    condition = condition, component.local(mask)
+                if condition in seen:
+                    mask &= ~component.mask
+                else:
+                    seen.add(condition)
+        return mask
 
     def _within_rules(self, way: Way, column: Column, mask: int, position: Position, need: int) -> int:
         """The candidates that the constraints' values so far admit, or 0 where these cannot be the `need` more."""

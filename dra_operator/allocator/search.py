@@ -101,8 +101,6 @@ class Search:
         """Up to `limit` solutions, the first in order first; further ones take the same ways. Raises Stopped."""
         if self._exact and not self._precheck():
             return []
-        if self.table.plain and self._bounded and len(self.table.classes) == 1 and len(self.plan.ways) == 1:
-            return self._alike(self.plan.ways[0])
         try:
             return self._search(limit)
         except RecursionError:
@@ -129,7 +127,7 @@ class Search:
             if not frame.remaining:
                 stack.pop()
                 if not frame.worked:
-                    self._failed.add(self._key(frame))
+                    self._fail(stack, frame)
                 continue
             self.work.left -= 1
             self._steps += 1
@@ -150,15 +148,6 @@ class Search:
                 solved = self._take_way(stack, frame.at, way, frame.position, frame.picked)
             else:
                 solved = self._take_device(stack, frame, choice)
-
-    def _alike(self, way: Way) -> list[Choice]:
-        """One request, and devices that are all alike: take the first ones."""
-        free = self.columns[way.index].usable & self.start.free
-        if way.all or way.admin or way.constraints or not 0 < way.count <= MAX_RESULTS:
-            return self._search(1)
-        if free.bit_count() < way.count:
-            return []
-        return [((way, tuple(bits_of(free)[: way.count])),)]
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -277,13 +266,13 @@ class Search:
         if self._bounds is not None and not way.admin:
             open_mask = self.columns[way.index].usable & position.free & ~position.mine & (-1 << (last + 1))
             if not self._bounds.enough(open_mask, way.count - taken, position.counters):
-                self._failed.add(self._key(frame))
+                self._fail(stack, frame)
                 return
         frame.remaining = self._picking.candidates(way, picked[2], last, position)
         if frame.remaining:
             stack.append(frame)
         else:
-            self._failed.add(self._key(frame))
+            self._fail(stack, frame)
 
     # -- errors and memory -----------------------------------------------------------------------------------------
 
@@ -301,6 +290,11 @@ class Search:
     def _exclude(self, way: Way, bit: int) -> None:
         if self.excluded is None:
             self.excluded = Trouble(way, bit, "a claim constraint would not be satisfied")
+
+    def _fail(self, stack: list[Frame], frame: Frame) -> None:
+        """There is no way on from here. Without choices left before it nobody will come here again."""
+        if stack:
+            self._failed.add(self._key(frame))
 
     def _has_failed(self, frame: Frame) -> bool:
         """Did the same fail before? Most searches never fail, and need no keys."""
@@ -342,6 +336,19 @@ class Search:
             tuple([position.groups[number] for number in twins.other_sets]),
             frozenset(Counter(conditions).items()),
         )
+
+
+def of_alike(table: Table, start: Start, exact: bool) -> list[Choice] | None:
+    """Where one request is for devices that are all alike: the first ones, or no solution. None: it takes a search."""
+    if not table.plain or len(table.classes) != 1 or len(table.plan.ways) != 1:
+        return None
+    way, column = table.plan.ways[0], table.columns[0]
+    if way.all or way.admin or way.constraints or not 0 < way.count <= MAX_RESULTS or (exact and column.broken):
+        return None
+    free = column.usable & start.free
+    if free.bit_count() < way.count:
+        return []
+    return [((way, tuple(bits_of(free)[: way.count])),)]
 
 
 def bounds_of(table: Table) -> Bounds:

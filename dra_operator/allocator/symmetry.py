@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
+from dra_operator.allocator.masks import Run, mask_of, runs_of
 from dra_operator.allocator.table import Table
 
 
@@ -17,8 +18,8 @@ from dra_operator.allocator.table import Table
 class Component:
     """Devices that share counters, directly or through others. `kind` numbers what twins have in common.
 
-    `places`: each bit's number within the component, the same for the corresponding bits of its twins; of corresponding bits those of
-    the earlier twin come first. `runs` are consecutive bits: first bit, mask of their number, place of the first.
+    A bit's place is its number within the component, the same for the corresponding bits of its twins; of corresponding bits those of
+    the earlier twin come first. `runs`: places of consecutive bits.
     """
 
     kind: int
@@ -26,16 +27,15 @@ class Component:
     mask: int
     counters: tuple[int, ...]
     sets: tuple[int, ...]
-    places: dict[int, int]
-    runs: tuple[tuple[int, int, int], ...]
+    runs: tuple[Run, ...]
     #: Of what is left of all counters, what is left of its own.
     left_of: Callable[[tuple[int, ...]], Hashable]
 
     def local(self, mask: int) -> int:
         """A mask of bits as a mask of places."""
         found = 0
-        for first, ones, place in self.runs:
-            found |= (mask >> first & ones) << place
+        for place, ones, bit in self.runs:
+            found |= (mask >> bit & ones) << place
         return found
 
 
@@ -48,7 +48,6 @@ class Twins:
         for component in found:
             counts[component.kind] = counts.get(component.kind, 0) + 1
         self.components = tuple(component for component in found if counts[component.kind] > 1)
-        self.of_bit = {bit: component for component in self.components for bit in component.bits}
         self.mask = 0
         for component in self.components:
             self.mask |= component.mask
@@ -138,14 +137,5 @@ def _component(table: Table, bits: tuple[int, ...], class_of: dict[int, int], ki
         local_class = local_classes.setdefault(class_of[bit], len(local_classes))
         shape.append((local_class, drained, grouped, table.alike_key(bit)))
     kind = kinds.setdefault(tuple(shape), len(kinds))
-    mask = 0
-    runs: list[tuple[int, int, int]] = []
-    for place, bit in enumerate(bits):
-        mask |= 1 << bit
-        if place and bits[place - 1] == bit - 1:
-            first, ones, start = runs.pop()
-            runs.append((first, ones << 1 | 1, start))
-        else:
-            runs.append((bit, 1, place))
-    places = {bit: place for place, bit in enumerate(bits)}
-    return Component(kind, bits, mask, tuple(counters), tuple(sets), places, tuple(runs), itemgetter(*counters))
+    mask = mask_of(bits, bits[-1] + 1)
+    return Component(kind, bits, mask, tuple(counters), tuple(sets), runs_of(bits), itemgetter(*counters))

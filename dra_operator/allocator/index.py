@@ -83,6 +83,10 @@ class Index:
         self._cursor = -1
         self._states = known.memory.inventory.states
 
+    def __len__(self) -> int:
+        """How many entries are kept in order, current or not."""
+        return len(self._sorted)
+
     def catch_up(self, work: Work) -> None:
         """Take in what changed since the last call."""
         states = self._states
@@ -102,17 +106,14 @@ class Index:
             self._sorted.clear()
             self._ready.clear()
             for state in states.known():
-                self._consider(state, work)
+                self._read(state, work)
         else:
             changed: set[Pool] = set()
             for item in states.journal[self._cursor - states.journal_start :]:
                 if isinstance(item, Pool):
                     changed.add(item)
-                elif item.nodes or item in self._ready:
-                    self._consider(item, work)
                 else:
-                    # Most states are left by their node before the next claim of the kind asks.
-                    item.waiting.append(self)
+                    self._read(item, work)
             changed &= self.known.shared_pools
             if changed:
                 self._consider_again(changed, work)
@@ -123,6 +124,13 @@ class Index:
     def returned(self, state: State) -> None:
         """A state that was put aside has nodes again."""
         self._returned.append(state)
+
+    def _read(self, state: State, work: Work) -> None:
+        """Take in a new state. Most have been left by their node before the next claim of the kind asks."""
+        if state.nodes:
+            self._consider(state, work)
+        else:
+            state.waiting.append(self)
 
     def _consider_again(self, changed: set[Pool], work: Work) -> None:
         """Devices of these pools, which many nodes see, were taken or given back."""

@@ -26,6 +26,7 @@ BOUNDED = {
     "engine._state.ledger.changes": "a Trail, shortened at its _LIMIT",
     "engine._state.inventory.memo": "the allocator's own answers, forgotten at its limits",
     "engine._state.inventory.states": "forgotten at its _STATES_LIMIT and _JOURNAL_LIMIT",
+    "engine._state.inventory.touched": "a Trail, shortened at its _LIMIT",
     "engine._state.inventory.kinds": "by the kinds of devices that were published",
     "engine._state.inventory._names": "the nodes, once somebody asks",
     "engine._state.inventory.nodes[].view": "one of the states",

@@ -6,7 +6,7 @@ returned has always been judged, so the sets handed to the search only decide wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 
 from dra_operator.api.core import Pod
@@ -138,12 +138,16 @@ class Budgeting:
         ask = self._ask(unit, None, 0.0, _UNMOVED)
         return ask is not None and self._judge.hopeless(ask)
 
-    def set_aside(self, free: Collection[DeviceId]) -> tuple[int, int]:
-        """Of free devices, how many are held, and how many of the others reservations keep."""
+    def set_aside(self, free: Callable[[], Iterable[DeviceId]]) -> tuple[int, int]:
+        """Of free devices, how many are held, and how many of the others reservations keep. They are asked for only if there are
+        holds or reservations."""
         state = self._state
         self.accounts.follow()
-        held = frozenset[DeviceId]().union(*(hold.kept for hold in state.holds)).intersection(free)
-        return len(held), self._judge.kept_among(frozenset(free) - held, held)
+        if not state.holds and not self.accounts.reserves:
+            return 0, 0
+        devices = frozenset(free())
+        held = devices & frozenset[DeviceId]().union(*(hold.kept for hold in state.holds))
+        return len(held), self._judge.kept_among(devices - held, held)
 
     # -- for the attempt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dra_operator.api.claims import DeviceClass
@@ -12,8 +13,7 @@ from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision, DeleteReport, Outcome, WriteReport
 from dra_operator.engine.state import State
 from dra_operator.engine.view import resource_version
-from dra_operator.explain.classes import ClassCount, count_class
-from dra_operator.inventory import DeviceId
+from dra_operator.explain.classes import ClassCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class ClassReporter:
     def remove_class(self, name: str) -> None:
         """Its report is deleted, unless claims still wait for the class."""
         self._classes.pop(name, None)
+        self._state.class_counts.forget(name)
         self._counted = None
 
     def apply_report(self, raw: dict[str, Any]) -> None:
@@ -72,14 +73,13 @@ class ClassReporter:
             self._next = due
             return []
         self._counted_at, self._counted, self._next = now, fingerprint, None
-        snapshot = state.inventory.snapshot()
         waiting = state.waiting_by_class()
         decisions: list[Decision] = []
         for name in sorted(self._classes):
-            free: list[DeviceId] = []
-            count = count_class(snapshot, name, free.append)
+            count = state.class_counts.of(name)
             state.class_totals[name] = count.total
-            status = class_status(count, waiting.get(name, []), *self._budgeting.set_aside(free))
+            aside = self._budgeting.set_aside(partial(state.class_counts.free, name))
+            status = class_status(count, waiting.get(name, []), *aside)
             known = self._known.get(name)
             if known is None or status != known.status:
                 body = class_report_body(name, status, known.version if known is not None else None)

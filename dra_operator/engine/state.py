@@ -21,7 +21,7 @@ from dra_operator.engine.settings import EngineSettings
 from dra_operator.engine.usage import Usage
 from dra_operator.engine.view import SeenClaim, View
 from dra_operator.engine.writes import Write, Writes
-from dra_operator.explain.classes import count_class
+from dra_operator.explain.classes import ClassCounts
 from dra_operator.inventory import DeviceId, Inventory
 from dra_operator.preemption.budgets import Budgets
 from dra_operator.preemption.holds import Holds
@@ -108,6 +108,7 @@ class State:
     drifts_told: dict[str, str] = field(default_factory=dict)
     drift_notes: dict[str, str] = field(default_factory=dict)
     plugins: PluginUse = field(default_factory=PluginUse)
+    class_counts: ClassCounts = field(init=False)
     usage: Usage = field(init=False)
     ledger: NodeLedger = field(init=False)
     republishing: Republishing = field(init=False)
@@ -116,6 +117,7 @@ class State:
     avoided: AvoidedNodes = field(init=False)
 
     def __post_init__(self) -> None:
+        self.class_counts = ClassCounts(self.inventory)
         self.usage = Usage(self.inventory)
         self.republishing = Republishing(self.inventory)
         self.ledger = NodeLedger(self._is_served)
@@ -269,7 +271,7 @@ class State:
         """How many devices there are of each class, as last counted for the class reports; a new class is counted at once."""
         for name in classes:
             if name not in self.class_totals and name in self.inventory.classes:
-                self.class_totals[name] = count_class(self.inventory.snapshot(), name).total
+                self.class_totals[name] = self.class_counts.of(name).total
         return self.class_totals
 
     def waiting_by_class(self) -> dict[str, list[float]]:

@@ -21,6 +21,7 @@ from dra_operator.inventory.pools import Offer, Pool, read_pool
 from dra_operator.inventory.reach import Reach
 from dra_operator.inventory.snapshot import Snapshot
 from dra_operator.inventory.taintrules import Selection, TaintRules
+from dra_operator.inventory.trail import Trail
 from dra_operator.inventory.usage import Occupancy, Usage, Use, uses_of
 from dra_operator.inventory.views import NodeRecord, States
 
@@ -43,6 +44,8 @@ class Inventory:
         self.nodes: dict[str, NodeRecord] = {}
         self.usage = Usage()
         self.states = States()
+        #: Pools of which something was published, tainted, taken or given back.
+        self.touched = Trail[PoolId]()
         self.kinds = Kinds()
         #: For what the layers above derive from this inventory and want to keep as long as it lives.
         self.memo: dict[str, object] = {}
@@ -272,6 +275,7 @@ class Inventory:
         old_reach = pool.reach
         pool.content = content = read_pool(pool, self.features)
         pool.version += 1
+        self.touched.note(pool.id)
         settle(pool)
         if any(resource_slice.node_name is None for resource_slice in content.slices):
             self._by_label[pool.id] = pool
@@ -332,6 +336,7 @@ class Inventory:
         for driver, pool_name, device in selections:
             self.version += 1
             for pool in self._selected_pools(driver, pool_name):
+                self.touched.note(pool.id)
                 for offer in pool.content.offers:
                     if device is None or offer.id.device == device:
                         offer.taints = offer.device.taints + self._rules.taints(offer.id)
@@ -357,6 +362,7 @@ class Inventory:
             offer = self._offers.get(use[0])
             if offer is None:
                 continue
+            self.touched.note(offer.pool.id)
             home = offer.home
             if home is None:
                 self.states.note(offer.pool)

@@ -205,12 +205,11 @@ class Judge:
 
     def _free(self, ask: Ask) -> tuple[Counter[Mask], dict[DeviceId, Mask]]:
         """Free devices as reservations may count on them: those held for others are there for those reservations only that are the
-        holder's own. With the masks of these."""
+        holder's own. With the masks of these. A hold that the unit may pass over keeps nothing from anybody: else it could take what is
+        held, on the ground that it is lost to the reservations anyway."""
         free = self._accounts.free
         counts, masks = free.free(), dict[DeviceId, Mask]()
-        for hold in self._state.holds:
-            if hold.unit == ask.unit.key:
-                continue
+        for hold in self._before(ask):
             other = self._asked_by(hold)
             own = -1 if other is None else other.exempt
             for device in hold.kept:

@@ -121,7 +121,11 @@ def _devices(item: dict[str, Any]) -> set[Device]:
     return {(result["pool"], result["device"]) for result in allocation.get("devices", {}).get("results", ())}
 
 
-@pytest.mark.parametrize("seed", range(10))
+#: Found a fault once: what another holds was taken from a reservation that had to count on it.
+FOUND = [5039]
+
+
+@pytest.mark.parametrize("seed", [*range(10), *FOUND])
 def test_without_faults(seed: int) -> None:
     story = Budgeted(seed).play(40)
     assert story.checked or story.total <= KEPT

@@ -8,6 +8,10 @@ Where it is known what pods take beside their devices, a kind fits as often as t
 kind by kind; and besides, devices count by what pods with such devices take on the average, so that what single kinds leave over counts
 as well.
 
+While little has been asked for, that average says little: a cluster is taken to be built for its pods, so what there is beside each
+device counts as a few claims more. And no usual size is taken to need more than some node can give it, or the average of small claims
+would make the large ones look impossible, and the nodes they need worth nothing.
+
 An outlook is taken at one time and used until supply has changed much: answers are remembered with it.
 """
 
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 _PRIOR = 32.0
 #: Devices by what is taken beside them on the average count so much against all kinds together.
 _AVERAGE = 1.0
+#: What there is beside each free device counts as if so many devices had been asked for with that.
+_UNSEEN = 8.0
 #: Supply is looked at anew after this part of all devices may have changed hands, and counts as changed beyond these ratios.
 _PATIENCE = 16
 _CHANGED = (4 / 5, 5 / 4)
@@ -137,12 +143,13 @@ class Outlook:
         for way in ways:
             cpu, memory = self._average_of(known, way)
             for count in TYPICAL_COUNTS:
-                beside = cpu * count, memory * count
+                most = self._most_beside(known, way, count)
+                beside = min(cpu * count, most[0]), min(memory * count, most[1])
                 parts.append(Part(shape_of(table, way, count), self._weight(known, way, count, each, beside), beside))
         return Expectation(parts)
 
     def _average(self, known: Known) -> Beside:
-        """What pods with devices of the same classes take beside each on the average."""
+        """What pods with devices of the same classes take beside each on the average, as far as is known."""
         found = self._averages.get(known)
         if found is None:
             classes = _classes(known)
@@ -154,8 +161,33 @@ class Outlook:
                     if (item.known, item.beside) not in counted:
                         counted.add((item.known, item.beside))
                         cpu, memory = cpu + item.weight * item.beside[0], memory + item.weight * item.beside[1]
+            there = self._beside_free(known)
+            if there is not None:
+                unseen = _UNSEEN if self.demand is None else _UNSEEN / max(self.demand.evidence, 1.0)
+                devices += unseen
+                cpu, memory = cpu + unseen * there[0], memory + unseen * there[1]
             found = self._averages[known] = (cpu / devices, memory / devices) if devices else (0.0, 0.0)
         return found
+
+    def _beside_free(self, known: Known) -> Beside | None:
+        """What is left beside each free device, where some of those that a plan can use are free; None where that is not known."""
+        devices = cpu = memory = 0.0
+        for way in _ways(known)[:1]:
+            for (claims, size), (_, room, nodes) in zip(self._claims(known, way, 1), self._sample, strict=True):
+                if claims and room is not None:
+                    devices += claims * size * nodes
+                    cpu, memory = cpu + room[0] * nodes, memory + room[1] * nodes
+        return (cpu / devices, memory / devices) if devices else None
+
+    def _most_beside(self, known: Known, way: Way, count: int) -> Beside:
+        """What the node with the most of it has left beside each claim for so many devices."""
+        counted = zip(self._claims(known, way, count), self._sample, strict=True)
+        rooms = [
+            (room[0] / claims, room[1] / claims) for (claims, _), (_, room, _) in counted if claims and room is not None
+        ]
+        return max((cpu for cpu, _ in rooms), default=0.0) or inf, max(
+            (memory for _, memory in rooms), default=0.0
+        ) or inf
 
     def _average_of(self, known: Known, way: Way) -> Beside:
         """As `_average`, beside what one device of this way takes, which may be a part of one."""
@@ -235,7 +267,7 @@ class Outlook:
 
 
 def _ways(known: Known) -> list[Way]:
-    return [item.ways[0] for item in known.plan.requirements if not item.ways[0].all and not item.ways[0].admin]
+    return [item.ways[0] for item in known.plan.requirements if not item.ways[0].all]
 
 
 def _classes(known: Known) -> frozenset[str]:

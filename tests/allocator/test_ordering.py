@@ -34,7 +34,7 @@ class Ledger:
         self.changes.note(node)
 
 
-def cluster(devices: int, rooms: Amounts) -> tuple[Inventory, Ledger]:
+def cluster(devices: int | dict[str, int], rooms: Amounts) -> tuple[Inventory, Ledger]:
     inventory = Inventory()
     inventory.apply_class(DeviceClass.from_dict({"metadata": {"name": "gpu"}, "spec": {}}))
     for name in rooms:
@@ -44,7 +44,7 @@ def cluster(devices: int, rooms: Amounts) -> tuple[Inventory, Ledger]:
             "driver": DRIVER,
             "nodeName": name,
             "pool": pool,
-            "devices": [{"name": f"d{at}"} for at in range(devices)],
+            "devices": [{"name": f"d{at}"} for at in range(devices if isinstance(devices, int) else devices[name])],
         }
         inventory.apply_slice(ResourceSlice.from_dict({"metadata": {"name": name}, "spec": spec}))
     return inventory, Ledger(rooms)
@@ -56,7 +56,9 @@ def claim(number: int, count: int = 1, **fields: Any) -> ResourceClaim:
     return ResourceClaim.from_dict({"metadata": metadata, "spec": {"devices": {"requests": [request]}}})
 
 
-def place(inventory: Inventory, ledger: Ledger, item: ResourceClaim, beside: tuple[int, int], demand: Demand) -> str:
+def place(
+    inventory: Inventory, ledger: Ledger, item: ResourceClaim, beside: tuple[int, int], demand: Demand | None
+) -> str:
     answer = solve(Problem((item,), rooms=ledger, beside=beside, demand=demand), inventory.snapshot())
     assert isinstance(answer, Solved)
     assert answer.node is not None
@@ -84,6 +86,44 @@ def test_a_node_that_still_takes_a_whole_claim_is_kept_for_it() -> None:
     inventory, ledger = cluster(4, {"a": (15, 64), "b": (16, 64)})
     demand = Demand((Expected(claim(0, 4).spec, 1.0, (16, 16)),), 1_000.0)
     assert place(inventory, ledger, claim(1), (1, 1), demand) == "a"
+
+
+FOUR_SEEN = Demand((Expected(claim(0).spec, 1.0, (14, 14)),), 4.0)
+
+
+@pytest.mark.parametrize(
+    ("devices", "rooms", "demand", "item", "beside", "on"),
+    [
+        pytest.param(
+            {"a": 8, "b": 2, "c": 2},
+            {"a": (96, 96), "b": (64, 64), "c": (64, 64)},
+            FOUR_SEEN,
+            claim(1),
+            (14, 14),
+            "b",
+            id="eight times what single claims take is more than a has beside its eight devices, and they stay together all the same",
+        ),
+        pytest.param(
+            {"a": 4, "b": 1},
+            {"a": (64, 64), "b": (64, 64)},
+            None,
+            claim(1, adminAccess=True),
+            (32, 32),
+            "b",
+            id="nothing asked for yet: CPU is taken where there is most of it for each device",
+        ),
+    ],
+)
+def test_little_is_known_at_first(
+    devices: dict[str, int],
+    rooms: Amounts,
+    demand: Demand | None,
+    item: ResourceClaim,
+    beside: tuple[int, int],
+    on: str,
+) -> None:
+    inventory, ledger = cluster(devices, rooms)
+    assert place(inventory, ledger, item, beside, demand) == on
 
 
 def only(inventory: Inventory) -> Ordering:

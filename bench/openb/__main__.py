@@ -3,7 +3,8 @@
     python -m bench.openb [--nodes FILE --pods FILE ...] [--strategy S ...] [--mix M ...] [--seeds N] [-o table|json]
 
 Pods arrive in a random order, none leaves; the ratio is the GPU given out over the cluster's GPU when as much has been asked for as there
-is. Strategies are the allocator's, and FGD, the one published with this trace (see `fgd`). Mixes are drawn from the pods of the files.
+is. Strategies are the allocator's, and FGD, the one published with this trace (see `fgd`). Mixes are drawn from the pods of the files;
+`--mix random:SEED` draws one in proportions of its own.
 Without arguments: one seed of the trace, from ../shared/data/openb; `--full` is ten seeds, both files, and all mixes.
 """
 
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 from bench.openb.fgd import GradientDescent
 from bench.openb.placing import Allocator
-from bench.openb.trace import MIXES, WHOLE, TraceNode, TracePod, arrivals, mixed, read_nodes, read_pods
+from bench.openb.trace import MIXES, RANDOM, WHOLE, TraceNode, TracePod, arrivals, named, read_nodes, read_pods
 from dra_operator.allocator import Strategy
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "openb"
@@ -53,7 +54,7 @@ def play(nodes: Sequence[TraceNode], pods: Sequence[TracePod], strategy: str, se
 
 def run(nodes: Path, what: Run) -> Outcome:
     began = time.process_time()
-    pods = mixed(read_pods(what.pods), MIXES[what.mix])
+    pods = named(read_pods(what.pods), what.mix)
     ratio = play(read_nodes(nodes), pods, what.strategy, what.seed)
     return Outcome(ratio, time.process_time() - began)
 
@@ -70,6 +71,12 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
+def _mix(name: str) -> str:
+    if name not in MIXES and not (name.startswith(RANDOM) and name != RANDOM):
+        raise argparse.ArgumentTypeError(f"{name!r} is neither {RANDOM}SEED nor one of {', '.join(MIXES)}")
+    return name
+
+
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.openb", description="placement quality on the openb trace")
     parser.add_argument("--nodes", type=Path, help="CSV: sn, cpu_milli, memory_mib, gpu, model")
@@ -77,7 +84,12 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--pods", type=Path, action="append", help="CSV: cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec"
     )
     parser.add_argument("--strategy", choices=STRATEGIES, action="append", help="default: all")
-    parser.add_argument("--mix", choices=tuple(MIXES), action="append", help="default: trace, the pods as they are")
+    parser.add_argument(
+        "--mix",
+        type=_mix,
+        action="append",
+        help=f"one of {', '.join(MIXES)}, or {RANDOM}SEED for a drawn one; default: trace, the pods as they are",
+    )
     parser.add_argument("--seeds", type=int, help="so many orders of arrival")
     parser.add_argument("--jobs", type=int, default=1, help="so many runs at once")
     parser.add_argument("--full", action="store_true", help="10 seeds; every mix with Fragmentation and FGD")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,9 @@ class Mix:
     kind: str
     share: float
 
+
+#: Drawn from a number: each kind of pod, and single, shared, several and no GPUs, as often as in the trace, times a random factor.
+RANDOM = "random:"
 
 #: By name. The trace itself has about 13 % of its demand in multi-GPU pods and 35 % in shares.
 MIXES: dict[str, Mix | None] = {
@@ -116,6 +120,20 @@ def mixed(pods: Sequence[TracePod], mix: Mix | None) -> list[TracePod]:
             found.append(pod)
             wanted -= pod.demand
     return found
+
+
+def drawn(pods: Sequence[TracePod], seed: str) -> list[TracePod]:
+    """As many pods, of the same kinds, in other proportions."""
+    random = Random(f"mix {seed}")
+    counts = Counter(pods)
+    groups = {group: random.expovariate(1) for group in ("cpu", "multi", "one", "share")}
+    weights = [counts[pod] * groups[kind_of(pod)] * random.expovariate(1) for pod in sorted(counts)]
+    return random.choices(sorted(counts), weights, k=len(pods))
+
+
+def named(pods: Sequence[TracePod], mix: str) -> list[TracePod]:
+    """Raises KeyError where there is no such mix."""
+    return drawn(pods, mix.removeprefix(RANDOM)) if mix.startswith(RANDOM) else mixed(pods, MIXES[mix])
 
 
 def arrivals(pods: Sequence[TracePod], capacity: int, seed: int) -> Iterator[TracePod]:

@@ -9,7 +9,7 @@ import pytest
 
 from bench.openb.__main__ import STRATEGIES, main, play
 from bench.openb.fgd import GradientDescent
-from bench.openb.trace import MIXES, TraceNode, TracePod, arrivals, kind_of, mixed
+from bench.openb.trace import MIXES, TraceNode, TracePod, arrivals, kind_of, mixed, named
 
 NODES = [
     TraceNode("a", 8_000, 8_192, 2, "T4"),
@@ -43,6 +43,22 @@ def test_a_mix_has_its_share_of_the_demand(name: str, kind: str, share: float) -
     pods = mixed([ONE] * 600 + [HALF] * 400 + [PAIR] * 100 + [CPU] * 50, MIXES[name])
     total = sum(pod.demand for pod in pods)
     assert sum(pod.demand for pod in pods if kind_of(pod) == kind) / total == pytest.approx(share, abs=0.01)
+
+
+def test_a_drawn_mix_is_of_the_same_kinds_in_other_proportions() -> None:
+    pods = [ONE] * 60 + [HALF] * 40 + [PAIR] * 10
+    found = named(pods, "random:1")
+    assert found == named(pods, "random:1")
+    assert len(found) == len(pods)
+    assert set(found) <= set(pods)
+    assert sorted(found) != sorted(pods) != sorted(named(pods, "random:2"))
+
+
+@pytest.mark.parametrize("name", ["random:", "random", "multi-51"])
+def test_a_mix_that_is_none_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--mix", name])
+    assert f"{name!r} is neither random:SEED nor one of trace, multi-20" in capsys.readouterr().err
 
 
 def test_gradient_descent_keeps_whole_gpus_together() -> None:

@@ -11,6 +11,7 @@ Without arguments: one seed of the trace, from ../shared/data/openb; `--full` is
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import sys
@@ -24,6 +25,7 @@ from bench.openb.fgd import GradientDescent
 from bench.openb.placing import Allocator
 from bench.openb.trace import MIXES, RANDOM, WHOLE, TraceNode, TracePod, arrivals, named, read_nodes, read_pods
 from dra_operator.allocator import Strategy
+from dra_operator.cli.main import GARBAGE_COLLECTION
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "openb"
 FGD = "FGD"
@@ -53,6 +55,7 @@ def play(nodes: Sequence[TraceNode], pods: Sequence[TracePod], strategy: str, se
 
 
 def run(nodes: Path, what: Run) -> Outcome:
+    gc.set_threshold(*GARBAGE_COLLECTION)  # as the operator does
     began = time.process_time()
     pods = named(read_pods(what.pods), what.mix)
     ratio = play(read_nodes(nodes), pods, what.strategy, what.seed)

@@ -73,27 +73,24 @@ class Shape:
 
 
 class Stock:
-    """Devices of one view that are free (position mask), and what is left of shareable ones."""
+    """Devices of one view that are free (position mask), and what is left of shareable ones.
 
-    __slots__ = ("_counting", "_counts", "free", "left")
+    `counts`: by number of the shape, how many claims get their devices, each shape by itself; see `Counting.counted`.
+    """
 
-    def __init__(self, counting: Counting, free: int, left: Left) -> None:
-        self._counting, self.free, self.left = counting, free, left
-        self._counts: list[int] = []
+    __slots__ = ("counts", "free", "left")
 
-    def counts(self) -> list[int]:
-        """By number of the shape, how many claims get their devices, each shape by itself."""
-        if len(self._counts) < len(self._counting.shapes):
-            self._counts = self._counting.count(self)
-        return self._counts
+    def __init__(self, free: int, left: Left) -> None:
+        self.free, self.left = free, left
+        self.counts: list[int] = []
 
 
 class Counting:
-    """Of one view. `counted`: how often the shapes were counted in some stock."""
+    """Of one view. `looks`: how often shapes were counted in some stock."""
 
     def __init__(self) -> None:
-        self.shapes: list[Shape] = []
-        self.counted = 0
+        self._shapes: list[Shape] = []
+        self.looks = 0
         self._known: dict[Hashable, Shape] = {}
         #: Per group of a shape with shareable devices: the shape and the group.
         self._columns: list[tuple[Shape, int]] = []
@@ -110,8 +107,8 @@ class Counting:
         key = count, groups, tuple(takes.items()), tuple(limits.items()) if takes else ()
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = Shape(len(self.shapes), count, groups, takes, limits)
-            self.shapes.append(found)
+            found = self._known[key] = Shape(len(self._shapes), count, groups, takes, limits)
+            self._shapes.append(found)
             if takes:
                 for group in groups:
                     self._columns.append((found, group))
@@ -125,23 +122,29 @@ class Counting:
         if found is None:
             if len(self._stocks) >= _KEPT:
                 self._stocks.clear()
-            found = self._stocks[key] = Stock(self, free, left)
+            found = self._stocks[key] = Stock(free, left)
         return found
 
-    def count(self, stock: Stock) -> list[int]:
-        """As `Stock.counts`, which remembers it."""
-        self.counted += 1
-        served = iter(self._served(stock))
-        return [
-            sum([next(served) // shape.count for _ in shape.groups]) if shape.takes else shape.whole(stock.free)
-            for shape in self.shapes
-        ]
+    def counted(self, stock: Stock) -> Stock:
+        """The stock, with counts for all shapes there are now."""
+        done = len(stock.counts)
+        if done < len(self._shapes):
+            self.looks += 1
+            new = self._shapes[done:]
+            served = iter(self._served(stock, sum([len(shape.groups) for shape in self._shapes[:done] if shape.takes])))
+            stock.counts += [
+                sum([next(served) // shape.count for _ in shape.groups]) if shape.takes else shape.whole(stock.free)
+                for shape in new
+            ]
+        return stock
 
-    def _served(self, stock: Stock) -> Sequence[int]:
-        """Per column, how many devices or parts of them can be had."""
+    def _served(self, stock: Stock, first: int) -> Sequence[int]:
+        """Per column from the first on, how many devices or parts of them can be had."""
         left = stock.left
         rows = [self._row(position, left.get(position)) for position in bits_of(stock.free & self._looked_at)]
-        return list(map(sum, zip(*rows, strict=True))) if rows else [0] * len(self._columns)
+        if first:
+            rows = [row[first:] for row in rows]
+        return list(map(sum, zip(*rows, strict=True))) if rows else [0] * (len(self._columns) - first)
 
     def _row(self, position: int, have: Amounts | None) -> list[int]:
         row = self._rows.get((position, have))

@@ -70,6 +70,13 @@ class Serving:
         return total
 
 
+class Supply(NamedTuple):
+    """What free devices serve of what is expected. `devices`: how many there are like those a plan asks for."""
+
+    servings: tuple[Serving, ...]
+    devices: float
+
+
 class Expectation:
     """Kinds of claims expected on one view. Devices are counted once for kinds that are alike there."""
 
@@ -95,7 +102,7 @@ class Expectation:
         if total is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            counts = stock.counts()
+            counts = stock.counts
             total = sum([counts[number] * size * weight for number, size, weight in self._shapes])
             self._known[stock] = total
         return total
@@ -106,7 +113,7 @@ class Expectation:
         if known is None:
             if len(self._servings) >= _KEPT:
                 self._servings.clear()
-            counts = stock.counts()
+            counts = stock.counts
             rows = [
                 (weight, counts[number], cpu, memory, whole)
                 for number, weight, cpu, memory, whole in self._kinds

@@ -153,7 +153,7 @@ class Gathering:
             if found.choices and found.trouble is None:
                 terms = known.expectations(self.demand, record.view) if self.strategy is Strategy.Fragmentation else ()
                 wished = () if exact else known.plan.preferred
-                option, score = best_option(found.options(wished), self.strategy, terms)
+                option, score = best_option(narrowed, found.options(narrowed, start, wished), self.strategy, terms)
                 answer = narrowed, option.choice, score
             self._found[key] = answer
         known_answer = self._found[key]

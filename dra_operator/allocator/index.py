@@ -8,11 +8,12 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
+from dra_operator.allocator.demand import Supply
 from dra_operator.allocator.memory import Known, Verdict
-from dra_operator.allocator.outlook import Outlook
-from dra_operator.allocator.problem import Failed, Strategy, Unsolved
+from dra_operator.allocator.outlook import Outlook, Worth
+from dra_operator.allocator.problem import Failed, Room, Strategy, Unsolved
 from dra_operator.allocator.results import Picks
-from dra_operator.allocator.scoring import Score, Supply
+from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Stopped, Work
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.pools import Pool
@@ -20,6 +21,8 @@ from dra_operator.inventory.views import State
 
 #: So many entries that are out of date or without nodes may stand before the best one and among its equals.
 _IDLE = 48
+#: Amounts of CPU and memory of which it is remembered what devices are worth beside them.
+_ROOMS_KEPT = 64
 
 
 class Answer:
@@ -32,6 +35,7 @@ class Answer:
         "_after",
         "_before",
         "_supplies",
+        "_worth",
         "choice",
         "excluded",
         "live",
@@ -43,7 +47,7 @@ class Answer:
     )
 
     def __init__(self, known: Known, state: State, verdict: Verdict) -> None:
-        self.state, self.table, self.rank = state, verdict.found.table, verdict.score
+        self.state, self.table, self.rank = state, verdict.table, verdict.score
         self.choice = None if verdict.best is None else verdict.best.choice
         self.trouble, self.excluded = verdict.found.trouble, verdict.found.excluded
         self.live = False
@@ -52,6 +56,7 @@ class Answer:
             self.picks = known.assembler.picks(self.choice, self.table.order)
         self._before, self._after = verdict.before, None if verdict.best is None else verdict.best.after
         self._supplies: tuple[Supply, Supply] | None = None
+        self._worth: dict[Room, Worth] = {}
 
     def supplies(self, known: Known, outlook: Outlook) -> tuple[Supply, Supply]:
         """What the state's devices serve of what is expected, before and after the choice. `outlook`: that of the answer's index."""
@@ -59,8 +64,20 @@ class Answer:
             assert self._before is not None
             assert self._after is not None
             expected = outlook.expectations(known, self.state.view)
-            self._supplies = self._before.supply(expected), self._after.supply(expected)
+            self._supplies = self._before.supply(self.table, expected), self._after.supply(self.table, expected)
         return self._supplies
+
+    def loss(self, known: Known, outlook: Outlook, room: Room, rest: Room) -> float:
+        """How much of what is expected the choice takes away, where this is left beside the devices before and after it."""
+        before, after = self.supplies(known, outlook)
+        worth = self._worth.get(room)
+        if worth is None:
+            if len(self._worth) >= _ROOMS_KEPT:
+                self._worth.clear()
+            # Whatever else pods take, before they come it is the same.
+            worth = self._worth[room] = outlook.worth(known, before, room)
+        left = outlook.worth(known, after, rest)
+        return round(worth.served - left.served + (worth.usable - left.usable), 6)
 
 
 class Index:

@@ -55,25 +55,24 @@ _NO_META = ObjectMeta.from_dict({})
 class Found:
     """What the search says about one start: solutions, or the error it ended with, or the device that mode All could not take."""
 
-    table: Table
-    start: Start
     choices: tuple[Choice, ...]
     trouble: Trouble | None
     excluded: Trouble | None
     #: By preferred constraints.
     _options: dict[tuple[UnitConstraint, ...], Options] = field(default_factory=dict)
 
-    def options(self, preferred: tuple[UnitConstraint, ...]) -> Options:
-        """The solutions as far as they can be judged without knowing what is expected."""
+    def options(self, table: Table, start: Start, preferred: tuple[UnitConstraint, ...]) -> Options:
+        """The solutions, from the start they were found from, as far as they can be judged without knowing what is expected."""
         known = self._options.get(preferred)
         if known is None:
-            known = self._options[preferred] = options_of(self.table, self.start, self.choices, preferred)
+            known = self._options[preferred] = options_of(table, start, self.choices, preferred)
         return known
 
 
 class Verdict(NamedTuple):
     """What one state says to a plan: without solutions, nothing is best. `before`: what its devices are like now."""
 
+    table: Table
     found: Found
     before: Condition | None = None
     best: Option | None = None
@@ -132,11 +131,11 @@ class Known:
         if found is None:
             alike = of_alike(table, start, exact)
             if alike is not None:
-                found = Found(table, start, tuple(alike), None, None)
+                found = Found(tuple(alike), None, None)
             else:
                 search = Search(table, start, work, exact)
                 choices = search.run(1 if exact else _COMPARED)
-                found = Found(table, start, tuple(choices), search.trouble, search.excluded)
+                found = Found(tuple(choices), search.trouble, search.excluded)
             if len(table.answers) >= _ANSWERS_KEPT:
                 table.answers.clear()
             table.answers[start] = found
@@ -165,13 +164,13 @@ class Known:
             start = make_start(table, used, shares, occupied, forbidden, held)
             found = known.find(table, start, work, exact)
             if not found.choices:
-                verdict = verdict or Verdict(found)
+                verdict = verdict or Verdict(table, found)
                 continue
             expected = () if outlook is None else outlook.expectations(self, view)
-            options = found.options(preferred)
-            option, score = best(options, strategy, expected)
+            options = found.options(table, start, preferred)
+            option, score = best(table, options, strategy, expected)
             if verdict is None or verdict.score is None or score < verdict.score:
-                verdict = Verdict(found, options.before, option, score)
+                verdict = Verdict(table, found, options.before, option, score)
         assert verdict is not None
         return verdict
 

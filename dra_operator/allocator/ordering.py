@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from dra_operator.allocator.demand import Serving
 from dra_operator.allocator.index import Answer, Index
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.problem import Room
@@ -79,7 +78,8 @@ class Ordering:
         """The answer's rank on a node with this left beside its devices."""
         assert answer.rank is not None
         hard, (prefer, _, waste) = answer.rank
-        return Score(hard, (prefer, self._loss(answer, room), waste))
+        rest = max(room[0] - self.beside[0], 0), max(room[1] - self.beside[1], 0)
+        return Score(hard, (prefer, answer.loss(self.index.known, self.outlook, room, rest), waste))
 
     def _consider(self, situation: Situation, work: Work) -> None:
         if situation.nodes:
@@ -98,14 +98,6 @@ class Ordering:
             return None
         self._added += 1
         return self.rank(answer, situation.room), self._added, answer, situation
-
-    def _loss(self, answer: Answer, room: Room) -> float:
-        known, outlook = self.index.known, self.outlook
-        rest = max(room[0] - self.beside[0], 0), max(room[1] - self.beside[1], 0)
-        before, after = answer.supplies(known, outlook)
-        loss = served(before.servings, room) - served(after.servings, rest)
-        loss += outlook.usable(known, before.devices, room) - outlook.usable(known, after.devices, rest)
-        return round(loss, 6)
 
 
 class Orderings:
@@ -138,10 +130,3 @@ def orderings_of(inventory: Inventory) -> Orderings:
         found = inventory.memo["orderings"] = Orderings()
     assert isinstance(found, Orderings)
     return found
-
-
-def served(servings: tuple[Serving, ...], room: Room) -> float:
-    total = 0.0
-    for serving in servings:
-        total += serving.at(room)
-    return total

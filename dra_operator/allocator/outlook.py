@@ -21,7 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from dra_operator.allocator.counting import Shape, Stock
-from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Part, shape_of
+from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Part, Supply, shape_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Demand, Room
 from dra_operator.allocator.situations import Situations
@@ -61,6 +61,13 @@ class Wanted(NamedTuple):
     beside: Room
 
 
+class Worth(NamedTuple):
+    """What free devices are worth: `served` to each kind by itself, `usable` to pods that take what such pods take on the average."""
+
+    served: float
+    usable: float
+
+
 class Outlook:
     """`demand` None: only the prior. `situations`: where what is left beside the devices counts."""
 
@@ -85,7 +92,8 @@ class Outlook:
         self._expectations: dict[tuple[Known, View], Expectations] = {}
         self._demands: dict[View, Expectation] = {}
         self._averages: dict[Known, Beside] = {}
-        self._average_weights: dict[Known, float] = {}
+        #: What a device counts by what is taken beside it on the average, and that.
+        self._per_device: dict[Known, tuple[float, float, float]] = {}
         for item in expected:
             self._supply_of(item.known, item.way, item.way.count, item.beside)
 
@@ -103,14 +111,21 @@ class Outlook:
                 return False
         return True
 
-    def usable(self, known: Known, devices: float, room: Room) -> float:
-        """What so many free devices like those a plan asks for count, as far as room for the average pod lasts."""
-        weight = self._average_weights.get(known)
-        if weight is None:
-            weight = self._average_weights[known] = self._average_weight(known)
-        cpu, memory = self._average(known)
-        most = min(room[0] / cpu if cpu else inf, room[1] / memory if memory else inf)
-        return weight * min(devices, most)
+    def worth(self, known: Known, supply: Supply, room: Room) -> Worth:
+        """What free devices are worth to what is expected, where this is left beside them."""
+        served = 0.0
+        for serving in supply.servings:
+            served += serving.at(room)
+        each = self._per_device.get(known)
+        if each is None:
+            each = self._per_device[known] = self._average_weight(known), *self._average(known)
+        weight, cpu, memory = each
+        devices = supply.devices
+        if cpu and room[0] / cpu < devices:
+            devices = room[0] / cpu
+        if memory and room[1] / memory < devices:
+            devices = room[1] / memory
+        return Worth(served, weight * devices)
 
     def expectations(self, known: Known, view: View) -> Expectations:
         """What is expected on one view, for scoring claims of one plan."""
@@ -233,7 +248,7 @@ class Outlook:
                 shape = shapes.get(state.view)
                 if shape is None:
                     shape = shapes[state.view] = shape_of(known.table(state.view, False), way, count)
-                claims = self._stock(known, state).counts()[shape.number] if shape.groups else 0
+                claims = self._stock(known, state).counts[shape.number] if shape.groups else 0
                 found.append((claims, shape.size))
             most = max((shape.size / shape.count for shape in shapes.values() if shape.groups), default=0.0)
             self._sizes[known, way.index] = most or 1.0
@@ -248,7 +263,7 @@ class Outlook:
             start = make_start(table, state.used, state.shares, self._inventory.usage.by_device, frozenset(), 0)
             left = {table.order[bit]: amounts for bit, amounts in start.left}
             found = self._stocks[key] = table.counting.stock(positions(table, start.free), left)
-        return found
+        return table.counting.counted(found)
 
     def _take_sample(self) -> None:
         self._counted.clear()

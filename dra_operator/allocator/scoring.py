@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dra_operator.allocator.connecting import connected, covers, values_of
 from dra_operator.allocator.counting import Left, Stock
-from dra_operator.allocator.demand import Expectations, Serving, fitting
+from dra_operator.allocator.demand import Expectations, Supply, fitting
 from dra_operator.allocator.problem import Strategy, UnitConstraint
 from dra_operator.allocator.search import Choice
 from dra_operator.allocator.start import Start
@@ -26,49 +26,42 @@ class Score(NamedTuple):
     soft: tuple[float, float, float]
 
 
-class Supply(NamedTuple):
-    """What free devices serve of what is expected. `devices`: how many there are like those a plan asks for."""
-
-    servings: tuple[Serving, ...]
-    devices: float
-
-
 class Condition:
-    """What the devices of a node are like before or after a choice, to a plan. `free`: positions; `left`: of shareable devices."""
+    """What the devices of a node are like before or after a choice. `free`: positions; `left`: of shareable devices.
 
-    __slots__ = ("_devices", "_stock", "_table", "free", "left")
+    The tables handed over are the one it was made for: to keep it would make a circle of all that is remembered.
+    """
 
-    def __init__(self, table: Table, free: int, left: Left) -> None:
-        self._table, self.free, self.left = table, free, left
+    __slots__ = ("_devices", "_stock", "free", "left")
+
+    def __init__(self, free: int, left: Left) -> None:
+        self.free, self.left = free, left
         self._stock: Stock | None = None
         self._devices: float | None = None
 
-    @property
-    def stock(self) -> Stock:
-        """What claims of any plan find there."""
+    def stock(self, table: Table) -> Stock:
+        """What claims of any plan find there, with the counts of all shapes."""
         if self._stock is None:
-            self._stock = self._table.counting.stock(self.free, self.left)
-        return self._stock
+            self._stock = table.counting.stock(self.free, self.left)
+        return table.counting.counted(self._stock)
 
-    @property
-    def devices(self) -> float:
+    def devices(self, table: Table) -> float:
         """Free devices of those the plan can use, shared ones by the fullest of their capacities."""
         if self._devices is None:
-            self._devices = self._count_devices()
+            self._devices = self._count_devices(table)
         return self._devices
 
-    def supply(self, expected: Expectations) -> Supply:
-        stock = self.stock
-        return Supply(tuple([part.serving(stock) for part in expected]), self.devices)
+    def supply(self, table: Table, expected: Expectations) -> Supply:
+        stock = self.stock(table)
+        return Supply(tuple([part.serving(stock) for part in expected]), self.devices(table))
 
-    def after(self, choice: Choice, taken: int) -> Condition:
+    def after(self, table: Table, choice: Choice, taken: int) -> Condition:
         """The condition once a choice, which is these bits, has been allocated."""
-        table = self._table
-        left = self._left_after(choice) if taken & table.multi else self.left
-        return Condition(table, self.free & ~positions(table, taken & ~table.multi), left)
+        left = self._left_after(table, choice) if taken & table.multi else self.left
+        return Condition(self.free & ~positions(table, taken & ~table.multi), left)
 
-    def _left_after(self, choice: Choice) -> Left:
-        table, left = self._table, dict(self.left)
+    def _left_after(self, table: Table, choice: Choice) -> Left:
+        left = dict(self.left)
         for way, bits in choice:
             if way.admin:
                 continue
@@ -80,8 +73,8 @@ class Condition:
                     left[position] = tuple([amount - take for amount, take in zip(have, takes, strict=True)])
         return left
 
-    def _count_devices(self) -> float:
-        table, found = self._table, 0.0
+    def _count_devices(self, table: Table) -> float:
+        found = 0.0
         for bit, position in enumerate(table.order):
             if not self.free >> position & 1:
                 continue
@@ -118,25 +111,26 @@ def options_of(
     table: Table, start: Start, choices: Sequence[Choice], preferred: tuple[UnitConstraint, ...] = ()
 ) -> Options:
     """The choices, and better connected ones where `preferred` asks for them."""
-    before = Condition(table, positions(table, start.free), {table.order[bit]: amounts for bit, amounts in start.left})
+    left = {table.order[bit]: amounts for bit, amounts in start.left}
+    before = Condition(positions(table, start.free), left)
     compared = list(choices)
     if preferred:
         compared += [better for choice in choices for better in connected(table, start, choice, preferred)]
     return Options(before, tuple([_option(table, start, before, choice, preferred) for choice in compared]))
 
 
-def best(options: Options, strategy: Strategy, expected: Expectations) -> tuple[Option, Score]:
+def best(table: Table, options: Options, strategy: Strategy, expected: Expectations) -> tuple[Option, Score]:
     """The best of a node's solutions, the first of equals. `expected`: the demand that Fragmentation minds."""
-    before = fitting(expected, options.before.stock) if strategy is Strategy.Fragmentation else 0.0
+    before = fitting(expected, options.before.stock(table)) if strategy is Strategy.Fragmentation else 0.0
     found: tuple[Option, Score] | None = None
     for option in options.options:
         strategic = 0.0
         if strategy is Strategy.Fragmentation:
-            strategic = round(before - fitting(expected, option.after.stock), 6)
+            strategic = round(before - fitting(expected, option.after.stock(table)), 6)
         elif strategy is Strategy.Pack:
-            strategic = option.after.devices
+            strategic = option.after.devices(table)
         elif strategy is Strategy.Spread:
-            strategic = -option.after.devices
+            strategic = -option.after.devices(table)
         score = Score(option.hard, (option.prefer, strategic, option.waste))
         if found is None or score < found[1]:
             found = option, score
@@ -160,7 +154,7 @@ def _option(
         prefer = -sum(item.weight * satisfied(table, item, choice) for item in preferred)
         # Between equals, the group that has the least left: larger ones stay whole.
         waste += _LITTLE * sum(_left_with(table, start, item, choice, taken) for item in preferred)
-    return Option(choice, (sum(subs), subs, binding), prefer, waste, before.after(choice, taken))
+    return Option(choice, (sum(subs), subs, binding), prefer, waste, before.after(table, choice, taken))
 
 
 def _left_with(table: Table, start: Start, constraint: UnitConstraint, choice: Choice, taken: int) -> int:

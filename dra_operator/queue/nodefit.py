@@ -205,7 +205,8 @@ class NodeLedger:
             free = node.allocatable.get(resource, _DEFAULT_PODS if resource == "pods" else 0)
             if room is not None:
                 free -= self._taken(pod, room, resource)
-                free += sum(occupant.requests.get(resource, 0) for occupant in gone)
+                if gone:
+                    free += sum(occupant.requests.get(resource, 0) for occupant in gone)
             if needs > free:
                 return Misfit(f"not enough {resource}", resource, needs, max(free, 0))
         return None
@@ -224,9 +225,11 @@ class NodeLedger:
     @staticmethod
     def _taken(pod: Pod, room: _Room, resource: str) -> int:
         """What pods hold that this one cannot push aside: all of them with preemptionPolicy Never, else those not below it."""
-        if pod.preemption_policy == "Never":
-            return sum(level.get(resource, 0) for level in room.taken.values())
-        return sum(level.get(resource, 0) for priority, level in room.taken.items() if priority >= pod.priority)
+        taken, every = 0, pod.preemption_policy == "Never"
+        for priority, level in room.taken.items():
+            if every or priority >= pod.priority:
+                taken += level.get(resource, 0)
+        return taken
 
     @staticmethod
     def _port_taken(pod: Pod, room: _Room, without: frozenset[str]) -> bool:

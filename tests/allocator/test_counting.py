@@ -47,17 +47,18 @@ class Case:
 def test_what_free_devices_serve(case: Case) -> None:
     counting = Counting()
     shape = counting.shape(case.count, case.groups, case.takes or {}, WHOLE)
-    assert counting.stock(case.free, case.left or {}).counts()[shape.number] == case.serves
+    stock = counting.counted(counting.stock(case.free, case.left or {}))
+    assert stock.counts[shape.number] == case.serves
 
 
 def test_a_shape_that_comes_later_is_counted_as_well() -> None:
     counting = Counting()
     stock = counting.stock(0b11, {0: (100,), 1: (70,)})
     one = counting.shape(1, (0b11,), HALF, WHOLE)
-    assert stock.counts()[one.number] == 3
+    assert counting.counted(stock).counts[one.number] == 3
     pair = counting.shape(2, (0b11,), HALF, WHOLE)
-    assert [stock.counts()[shape.number] for shape in (one, pair)] == [3, 1]
-    assert counting.counted == 2
+    assert [counting.counted(stock).counts[shape.number] for shape in (one, pair)] == [3, 1]
+    assert counting.looks == 2
 
 
 def shared(nodes: int) -> Inventory:
@@ -94,7 +95,7 @@ KINDS = [claim(number, parts) for number, parts in enumerate((10, 20, 25, 50))]
 def counted(inventory: Inventory) -> int:
     """Work: how often what some free devices serve was counted."""
     views = {state.view for state in inventory.states.populated()}
-    return sum(memory_of(inventory).counting(view).counted for view in views)
+    return sum(memory_of(inventory).counting(view).looks for view in views)
 
 
 def place(inventory: Inventory, number: int, demand: Demand) -> None:

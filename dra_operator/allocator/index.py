@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
+from weakref import ref
 
 from dra_operator.allocator.demand import Supply
 from dra_operator.allocator.memory import Known, Verdict
@@ -17,7 +18,7 @@ from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Stopped, Work
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.pools import Pool
-from dra_operator.inventory.views import State
+from dra_operator.inventory.views import State, Waiter
 
 #: So many entries that are out of date or without nodes may stand before the best one and among its equals.
 _IDLE = 48
@@ -77,7 +78,7 @@ class Answer:
             # Whatever else pods take, before they come it is the same.
             worth = self._worth[room] = outlook.worth(known, before, room)
         left = outlook.worth(known, after, rest)
-        return round(worth.served - left.served + (worth.usable - left.usable), 6)
+        return round(worth[0] - left[0] + (worth[1] - left[1]), 6)
 
 
 class Index:
@@ -99,6 +100,8 @@ class Index:
         self._returned: list[State] = []
         self._cursor = -1
         self._states = known.memory.inventory.states
+        #: What states know it by, so that they do not keep it.
+        self._reference: ref[Waiter] = ref(self)
 
     def __len__(self) -> int:
         """How many entries are kept in order, current or not."""
@@ -158,7 +161,7 @@ class Index:
                 if old is not None:
                     old.live = False
                 if not state.nodes:
-                    state.waiting.append(self)
+                    state.wait(self._reference)
         for state in self._states.populated():
             if not changed.isdisjoint(state.view.shared_pools):
                 self._consider(state, work)
@@ -214,7 +217,7 @@ class Index:
     def _drop(self, answer: Answer) -> None:
         answer.live = False
         del self._ready[answer.state]
-        answer.state.waiting.append(self)
+        answer.state.wait(self._reference)
 
     @property
     def hopeless(self) -> bool:
@@ -231,7 +234,7 @@ class Index:
             old.live = False
         if not state.nodes:
             self.unfinished.discard(state)
-            state.waiting.append(self)
+            state.wait(self._reference)
             return
         try:
             answer = self.answer(state, work)

@@ -61,11 +61,8 @@ class Wanted(NamedTuple):
     beside: Room
 
 
-class Worth(NamedTuple):
-    """What free devices are worth: `served` to each kind by itself, `usable` to pods that take what such pods take on the average."""
-
-    served: float
-    usable: float
+#: What free devices are worth: to each kind by itself, and to pods that take what such pods take on the average.
+Worth = tuple[float, float]
 
 
 class Outlook:
@@ -125,7 +122,7 @@ class Outlook:
             devices = room[0] / cpu
         if memory and room[1] / memory < devices:
             devices = room[1] / memory
-        return Worth(served, weight * devices)
+        return served, weight * devices
 
     def expectations(self, known: Known, view: View) -> Expectations:
         """What is expected on one view, for scoring claims of one plan."""

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import ref
 
 from dra_operator.api.core import Node
 from dra_operator.api.selectors import NodeSelector, node_by_name
@@ -79,7 +80,17 @@ class State:
     def __init__(self, seq: int, view: View, used: int, shares: Shares) -> None:
         self.seq, self.view, self.used, self.shares = seq, view, used, shares
         self.nodes: list[str] = []
-        self.waiting: list[Waiter] = []
+        self.waiting: list[ref[Waiter]] = []
+
+    def wait(self, waiter: ref[Waiter]) -> None:
+        """Tell it when there are nodes again, if it is still there then."""
+        self.waiting.append(waiter)
+        if len(self.waiting) % _WAITING == 0:
+            self.waiting = [each for each in self.waiting if each() is not None]
+
+
+#: After so many came to wait, those that are gone are forgotten.
+_WAITING = 64
 
 
 class NodeRecord:
@@ -107,7 +118,7 @@ class States:
     """Interns views and states, and keeps a journal of new states (and of shared pools whose usage changed).
 
     A reader of the journal that remembers how far it has read learns of every state; where it puts one aside because it has no
-    nodes, it enters itself in `State.waiting`.
+    nodes, it asks the state to tell it once there are some (`State.wait`).
     """
 
     _JOURNAL_LIMIT = 65_536
@@ -169,8 +180,10 @@ class States:
             insort(new.nodes, name)
             if new.waiting:
                 waiting, new.waiting = new.waiting, []
-                for waiter in waiting:
-                    waiter.returned(new)
+                for each in waiting:
+                    waiter = each()
+                    if waiter is not None:
+                        waiter.returned(new)
         if len(self._states) > self._limit:
             self._forget_unused()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from dra_operator.allocator import Demand, Expected, Problem, Solved, kinds_of, solve
+from dra_operator.allocator.memory import Known, memory_of
 from dra_operator.allocator.ordering import Ordering, orderings_of
 from dra_operator.allocator.situations import Situations
 from dra_operator.api.claims import DeviceClass, ResourceClaim
@@ -189,3 +192,19 @@ def test_situations_that_are_over_are_not_kept() -> None:
     assert sorted(item.nodes for item in situations.populated()) == [["a"], ["b"]]
     assert len(ledger.changes.since(ledger.changes.end - 1) or ()) == 1
     assert ledger.changes.since(0) is None
+
+
+def test_what_was_worked_out_for_another_demand_is_not_kept() -> None:
+    """States without nodes tell an index that waits for them; they do not keep it when nobody asks it any more."""
+    inventory, ledger = cluster(8, {"a": (1_000, 1_000)})
+    spec = claim(0).spec
+    indexes = []
+    for number in range(7):
+        item = ResourceClaim(claim(number).meta, spec)
+        place(inventory, ledger, item, (1, 1), Demand((Expected(spec, 1.0, (4, 4)),), 1_000.0))
+        known = memory_of(inventory).known(Problem((item,)))
+        assert isinstance(known, Known)
+        assert known.index is not None
+        indexes.append(ref(known.index))
+    gc.collect()
+    assert [index() is None for index in indexes[:4]] == [True] * 4

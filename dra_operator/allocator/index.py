@@ -150,7 +150,7 @@ class Index:
         if state.nodes:
             self._consider(state, work)
         else:
-            state.waiting.append(self)
+            state.wait(self._reference)
 
     def _consider_again(self, changed: set[Pool], work: Work) -> None:
         """Devices of these pools, which many nodes see, were taken or given back."""

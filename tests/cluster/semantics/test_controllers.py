@@ -414,6 +414,14 @@ class TestWorkloads:
         )
         assert place.get("Job", "w")["status"]["succeeded"] == 2
 
+    @pytest.mark.parametrize("policy", ["Background", "Foreground"])
+    def test_a_job_that_is_deleted_leaves_nothing(self, place: Place, policy: str) -> None:
+        place.create(template())
+        place.create(workload("Job", completions=2, parallelism=2))
+        place.eventually(lambda: len(place.must("GET", "ResourceClaim")["items"]) == 2)
+        assert delete("Job", "w", propagationPolicy=policy)(place).ok
+        place.eventually(lambda: not pods_of(place) and not place.must("GET", "ResourceClaim")["items"])
+
     def test_a_report_goes_with_its_claim(self, place: Place) -> None:
         owner = place.create(claim())
         reference = {

@@ -1,10 +1,11 @@
 """The Job controller: completions, parallelism, back-off limit, indexed jobs, suspension.
 
-Pods carry the tracking finalizer until they are counted, as the real ones do.
+Pods carry the tracking finalizer until they are counted or their Job is gone, as the real ones do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dra_operator.api.meta import Key, format_time, parse_time
@@ -13,6 +14,7 @@ from dra_operator.cluster.memory.actors.objects import key as key_of
 from dra_operator.cluster.memory.actors.pod_templates import Workload, pod_from, victims_first
 from dra_operator.cluster.memory.identity import JOB_CONTROLLER
 from dra_operator.cluster.memory.pod_subresources import set_condition
+from dra_operator.cluster.memory.store import Change
 from dra_operator.cluster.memory.values import Object, clone, dig
 from dra_operator.cluster.rest import JOBS, PODS, Resource
 
@@ -30,8 +32,18 @@ class JobController(Workload):
     def __init__(self) -> None:
         super().__init__()
         self._failed_at: dict[str, float] = {}
+        self._gone: dict[Key, list[Object]] = {}
+
+    def on_change(self, resource: Resource, change: Change) -> None:
+        super().on_change(resource, change)
+        if resource is JOBS and change.type == "DELETED":
+            self._gone.setdefault(key_of(change.object), []).append(change.object)
 
     def reconcile(self, resource: Resource, key: Key) -> None:
+        for gone in self._gone.pop(key, ()):
+            # Nobody counts its pods any more: with the finalizer they would stay for ever.
+            self._let_go(pod for pod in self.owned(gone) if _tracked(pod))
+            self._failed_at.pop(uid(gone), None)
         job = self.get(JOBS, key)
         if job is None:
             return
@@ -64,7 +76,7 @@ class JobController(Workload):
 
     def _count(self, job: Object) -> Object | None:
         """Add the pods that have ended to the job's status, then let them go."""
-        ended = [pod for pod in self.owned(job) if TRACKING in (pod["metadata"].get("finalizers") or ()) and _over(pod)]
+        ended = [pod for pod in self.owned(job) if _tracked(pod) and _over(pod)]
         if not ended:
             return job
         updated = clone(job)
@@ -81,12 +93,15 @@ class JobController(Workload):
         if not response.ok:
             self.after(0.1, JOBS, key_of(job))
             return None
-        for pod in ended:
-            kept = [name for name in pod["metadata"]["finalizers"] if name != TRACKING]
-            updated = clone(pod)
-            updated["metadata"]["finalizers"] = kept
-            self.put(PODS, updated)
+        self._let_go(ended)
         return self.get(JOBS, key_of(job))
+
+    def _let_go(self, pods: Iterable[Object]) -> None:
+        """Without the finalizer, so that those that are deleted go."""
+        for pod in pods:
+            updated = clone(pod)
+            updated["metadata"]["finalizers"] = [name for name in pod["metadata"]["finalizers"] if name != TRACKING]
+            self.put(PODS, updated)
 
     def _scale(self, job: Object, pods: list[Object], wanted: int, failed: int) -> None:
         if failed and len(pods) < wanted:
@@ -140,6 +155,10 @@ class JobController(Workload):
 
 def finished(job: Object) -> bool:
     return any((found := condition(job, type_)) and found["status"] == "True" for type_ in ("Complete", "Failed"))
+
+
+def _tracked(pod: Object) -> bool:
+    return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
 def _over(pod: Object) -> bool:

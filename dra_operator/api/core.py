@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dra_operator.api.claims import quantity
-from dra_operator.api.errors import each, inside
+from dra_operator.api.errors import InvalidField, each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
@@ -202,6 +202,7 @@ def pod_requests(spec: dict[str, Any]) -> Resources:
 
 
 _AMOUNTS = Sharing()
+_MOST = 2**63 - 1
 
 
 def _requests(holder: dict[str, Any]) -> dict[str, int]:
@@ -220,9 +221,14 @@ def _room(data: dict[str, Any] | None) -> Resources:
 
 
 def amount(resource: str, value: Quantity) -> int:
-    """cpu in thousandths, everything else in whole units, both rounded up."""
+    """cpu in thousandths, everything else in whole units, both rounded up, and no more than kube-scheduler can count (int64).
+
+    Raises InvalidField for what is less than nothing, which the API server takes neither from pods nor from nodes.
+    """
+    if value.nano < 0:
+        raise InvalidField(f"{resource} is {value}: an amount cannot be negative")
     unit = 10**6 if resource == "cpu" else 10**9
-    return -(-value.nano // unit)
+    return min(-(-value.nano // unit), _MOST)
 
 
 def _add(total: dict[str, int], amounts: Resources) -> None:

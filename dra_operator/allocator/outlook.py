@@ -153,12 +153,19 @@ class Outlook:
         each = self._prior / (len(TYPICAL_COUNTS) * max(len(ways), 1))
         parts = []
         for way in ways:
-            cpu, memory = self._average_of(known, way)
             for count in TYPICAL_COUNTS:
-                most = self._most_beside(known, way, count)
-                beside = min(cpu * count, most[0]), min(memory * count, most[1])
+                beside = self._typical_beside(known, way, count)
                 parts.append(Part(shape_of(table, way, count), self._weight(known, way, count, each, beside), beside))
         return Expectation(parts)
+
+    def _typical_beside(self, known: Known, way: Way, count: int) -> Beside:
+        """What a claim for so many devices is taken to need beside them: not more than some node can give."""
+        if self.situations is None:
+            # Nobody knows what is left.
+            return 0.0, 0.0
+        cpu, memory = self._average_of(known, way)
+        most = self._most_beside(known, way, count)
+        return min(cpu * count, most[0]), min(memory * count, most[1])
 
     def _average(self, known: Known) -> Beside:
         """What pods with devices of the same classes take beside each on the average, as far as is known."""

@@ -82,6 +82,8 @@ class Preempting:
         if now < at or self._looks >= _LOOKS:
             self._look_at(max(at, now + 0.05))
             return False
+        if self._shares(unit):
+            return True
         self._looks += 1
         self._holding.settle(now)
         found = self._choosing.choose(unit, pod, now)
@@ -98,6 +100,13 @@ class Preempting:
             return False
         self._begin(unit, found, now)
         return True
+
+    def _shares(self, unit: Unit) -> bool:
+        """Is one under way for another unit that needs a claim of this one? What that gets is for both, and says where this one can be."""
+        claims, units = self._state.view.claims, self._state.units
+        needed = {key for key in unit.claims if (seen := claims.get(key)) is not None and not seen.allocated}
+        others = (units.get(key) for key in self._runs)
+        return any(other is not None and not needed.isdisjoint(other.claims) for other in others)
 
     def _look_at(self, at: float) -> None:
         self.recheck = at if self.recheck is None else min(at, self.recheck)

@@ -185,6 +185,14 @@ def test_pods_that_share_a_claim_go_together() -> None:
     assert sorted(evicted(stage)) == ["x", "y"]
 
 
+def test_pods_that_share_a_claim_make_one_victim_go_for_it() -> None:
+    stage = Stage(node("n1"), gpus("n1", 2), device_class(), HIGH, *holding("a"), *holding("b")).run(5)
+    stage.apply(claim("shared"), *(pod(name, "shared", priorityClassName="high") for name in ("x", "y")))
+    stage.run(60)
+    assert len(evicted(stage)) == 1
+    assert {"x", "y"} <= stage.bound().keys()
+
+
 def test_reports_name_victims_and_preemptor_and_the_hold_is_written_first() -> None:
     stage = Stage(node("n1"), gpus("n1", 1), device_class(), HIGH)
     slow = holding("low")

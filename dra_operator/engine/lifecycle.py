@@ -268,12 +268,12 @@ class Lifecycle:
         """Take the pod's devices back so that it can be placed elsewhere; a pinned pod can run nowhere else and is evicted."""
         state = self._state
         held = [claim for claim in seen if claim.allocated]
+        nodes = [name for claim in held if claim.claim.allocation and (name := state.only_node(claim.claim.allocation))]
         fixed = [claim for claim in held if not claim.managed or self._used_by_others(claim, pod)]
         if fixed:
             stay = "; ".join(self._why_it_stays(claim, pod) for claim in fixed)
-            self._stuck(unit, pod, f"pod {pod.key} waits: {why}; {stay}")
+            self._stuck(unit, pod, nodes, f"pod {pod.key} waits: {why}; {stay}")
             return []
-        nodes = [name for claim in held if claim.claim.allocation and (name := state.only_node(claim.claim.allocation))]
         if GATE not in pod.gates:
             for node in nodes[:1]:
                 avoided = state.avoided.add(owner_key(pod), node, why, now)
@@ -288,7 +288,7 @@ class Lifecycle:
             # Bare claims allocated before their pod came: they are moved only to where the pod can run.
             moving = frozenset(claim.uid for claim in held)
             if not isinstance(self._placer.place(unit, pod, now, moving=moving), Placed):
-                self._stuck(unit, pod, f"{why}; no other devices would do")
+                self._stuck(unit, pod, nodes, f"{why}; no other devices would do")
                 return []
         self._state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", f"its devices are taken back: {why}")
         return [deallocate(state, claim, unit.key, now) for claim in held]
@@ -311,9 +311,12 @@ class Lifecycle:
         names = f"pod{'' if len(others) == 1 else 's'} {listed(others, 3)}"
         return f"claim {claim.key} is used by {names} as well and stays {where}: make room for the pod there, or end {names}"
 
-    def _stuck(self, unit: Unit, pod: Pod, message: str) -> None:
+    def _stuck(self, unit: Unit, pod: Pod, nodes: list[str], message: str) -> None:
+        """An Event says so once for where its devices are; what is short there just now is in the report."""
         self._stuck_at[pod.key] = self._state.moment
-        if unit.block("NodeUnsuitable", message):
+        unit.block("NodeUnsuitable", message)
+        if unit.told_unsuitable != tuple(nodes):
+            unit.told_unsuitable = tuple(nodes)
             self._state.event(pod_reference(pod), "Warning", "NodeUnsuitable", "Allocate", message)
         for key in unit.claims:
             self._state.stale_reports[key] = None

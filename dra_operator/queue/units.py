@@ -25,7 +25,8 @@ class Unit:
     `created` orders it; `waiting_since` is None while it waits for nothing; `position` is where it stood when its
     report was last to say so; `not_before` is the end of its backoff; `lacks_node`: its
     pod did not fit some node, so room there may help it; `short_of`: budgets that keep it back, so freeing there may help it, and
-    nothing else where `only_short`; `terms_of`: what its policy was last found to be, and for which claim and rules.
+    nothing else where `only_short`; `terms_of`: what its policy was last found to be, and for which claim and rules; `told_unsuitable`:
+    the nodes of which an Event has said that they have its devices and do not take its pod.
     """
 
     key: UnitKey
@@ -52,6 +53,7 @@ class Unit:
     victims: tuple[str, ...] = ()
     preemption_note: str = ""
     terms_of: tuple[object, int, tuple[str, AllocationPolicySpec]] | None = None
+    told_unsuitable: tuple[str, ...] | None = None
 
     def block(self, reason: str, message: str) -> bool:
         """Note why it waits; returns whether that is news."""

@@ -57,5 +57,15 @@ def test_who_comes_too_late_is_told_what_keeps_it() -> None:
     assert condition(stage.report("shared"))["message"] == ""
 
 
+def test_it_is_told_once_however_often_it_is_looked_at() -> None:
+    stage = Stage(node("n1", cpu="1"), *DEVICES, pod("a", "shared"), pod("b", "shared")).run()
+    for name in ("c", "d", "e"):
+        stage.apply(pod(name))
+        stage.patch("Pod", "b", {"metadata": {"labels": {"seen": name}}})
+        stage.patch("Node", "n1", {"metadata": {"labels": {"seen": name}}})
+        stage.run()
+    assert stage.events("NodeUnsuitable") == [WAITS]
+
+
 def condition(report: Object) -> Object:
     return next(item for item in report["conditions"] if item["type"] == "Allocated")

@@ -305,7 +305,9 @@ class Upheaval(Story):
 
 
 def _target(decision: Decision) -> str:
-    """The request, without what differs from one try to the next."""
+    """The request, without what differs from one try to the next. Each Event is a request of its own, and none is tried again."""
+    if isinstance(decision, RecordEvent):
+        return f"RecordEvent {decision.reason} {decision.regarding.get('uid')} {decision.note}"
     about = getattr(decision, "claim", None) or getattr(decision, "pod", None) or getattr(decision, "key", None)
     return f"{type(decision).__name__} {about or ''}"
 

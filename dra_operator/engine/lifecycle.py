@@ -5,7 +5,7 @@ from __future__ import annotations
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
-from dra_operator.engine.ages import note_first_sight, since
+from dra_operator.engine.ages import note_first_sight, seen_at_first, since
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.gangs import Gangs
@@ -33,6 +33,8 @@ class Lifecycle:
     def __init__(self, state: State, placer: Placer, alarms: Alarms) -> None:
         self._state, self._placer, self._alarms = state, placer, alarms
         self._stuck_at: dict[Key, tuple[int, ...]] = {}
+        #: Of pods that wait to be bound: UID, since when they are told to, and what that is by our clock.
+        self._ready: dict[Key, tuple[str, float | None, float]] = {}
         self._rejections = Rejections(state, alarms)
         self._begun = False
         self.gangs = Gangs(state, placer, alarms, self._advance_member)
@@ -47,17 +49,18 @@ class Lifecycle:
         claims, self._state.dirty_claims = self._state.dirty_claims, {}
         for key in claims:
             self._look_at_claim(key, now)
-        self._begun = True
         pods, self._state.dirty_pods = self._state.dirty_pods, {}
         for key in pods:
             pod = self._state.view.pods.get(key)
             if pod is None:
                 self._state.drop_unit(UnitKey("pod", key))
+                self._ready.pop(key, None)
             else:
                 decisions += self._look_at_pod(pod, now)
         groups, self._state.dirty_groups = self._state.dirty_groups, {}
         for key in groups:
             decisions += self.gangs.look(key, now)
+        self._begun = True
         return decisions
 
     def _ring(self, now: float) -> None:
@@ -131,6 +134,7 @@ class Lifecycle:
                 return self._leave(pod, now)
             case _:
                 state.drop_unit(UnitKey("pod", pod.key))
+                self._ready.pop(pod.key, None)
                 if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
                     state.made_room()
                 if found.standing is Standing.GONE or (found.standing is Standing.BOUND and self._done_with(pod)):
@@ -220,7 +224,7 @@ class Lifecycle:
     ) -> list[Decision]:
         """The pod has lost its gate and is not bound yet: usually kube-scheduler is about to; else its claims are moved."""
         state = self._state
-        ready = self._ready_since(pod, seen) or now
+        ready = self._ready_since(pod, seen, now)
         if node is None:
             if now < ready + state.settings.misfit_grace:
                 self._alarms.set(ready + state.settings.misfit_grace, "pod", pod.key)
@@ -252,13 +256,16 @@ class Lifecycle:
         others = (other for uid in uids if (other := view.pod_by_uid(uid)) is not None)
         return any(other.meta.deleted is not None and other.priority < pod.priority for other in others)
 
-    @staticmethod
-    def _ready_since(pod: Pod, seen: list[SeenClaim]) -> float | None:
+    def _ready_since(self, pod: Pod, seen: list[SeenClaim], now: float) -> float:
         """Since when kube-scheduler could bind it: a pod that lost its gate may get its devices long after that (shown to node
         autoscalers, or moved), and what was said of it before is no verdict on them."""
         allocated = [claim.claim.allocation.timestamp for claim in seen if claim.claim.allocation is not None]
-        times = [ungated_at(pod), *allocated]
-        return max((time for time in times if time is not None), default=None)
+        told = max((time for time in (ungated_at(pod), *allocated) if time is not None), default=None)
+        known = self._ready.get(pod.key)
+        if known is None or known[:2] != (pod.meta.uid, told):
+            first = seen_at_first(now if told is None else told, now, listed=not self._begun)
+            known = self._ready[pod.key] = (pod.meta.uid, told, first)
+        return known[2]
 
     def _backlog(self, now: float) -> bool:
         """Whether kube-scheduler has not even tried a pod that lost its gate a moment ago: then it has not tried others again."""

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from dra_operator.allocator import Candidates
 from dra_operator.api.core import Pod
+from dra_operator.engine.ages import end_of
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.gangholds import GangHolds
@@ -180,14 +181,18 @@ class Starvation:
     def _choose(self, unit: Unit, found: Candidates, taken: frozenset[str], now: float) -> Hold | None:
         """A hold where the unit can be soonest."""
         state = self._state
+
+        def ends(uid: str) -> float | None:
+            return self._ends(uid, now)
+
         if unit.key.kind == "group":
-            return self._gang_holds.choose(unit, now, self._ends, taken)
+            return self._gang_holds.choose(unit, now, ends, taken)
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
         choice = soonest_node(
             found,
             state.inventory,
             lambda name: self._could_run(pod, name, now),
-            self._ends,
+            ends,
             taken,
         )
         return None if choice is None else Hold(unit.key, choice.node, now, order(unit), ready_at=choice.ready_at)
@@ -210,7 +215,7 @@ class Starvation:
             node not in self._state.avoided_nodes(pod, now) and self._state.ledger.misfit(pod, node, empty=True) is None
         )
 
-    def _ends(self, uid: str) -> float | None:
+    def _ends(self, uid: str, now: float) -> float | None:
         """When the claim gives its devices back: when the last of its pods ends by its deadline."""
         seen = self._state.view.claim_by_uid(uid)
         if seen is None or not seen.claim.reserved_for:
@@ -220,5 +225,5 @@ class Starvation:
             pod = self._state.view.pod_by_uid(consumer.uid)
             if pod is None or pod.started is None or pod.active_deadline is None:
                 return None
-            latest = max(latest, pod.started + pod.active_deadline)
+            latest = max(latest, end_of(pod.started, pod.active_deadline, now))
         return latest

@@ -39,6 +39,7 @@ def running(pods: list[Object]) -> Engine:
         (LET_GO, [("untried", None, LET_GO)], 60),
         (LET_GO, [("untried", None, "yesterday")], 10),
         ("yesterday", [], 0),
+        (format_time(NOW + 3600), [], 10),
     ],
     ids=[
         "nobody else waits",
@@ -46,6 +47,7 @@ def running(pods: list[Object]) -> Engine:
         "others have not been tried yet",
         "others, and somebody wrote into the annotation what is no time",
         "and somebody wrote what is no time into its own annotation: since its allocation, long ago",
+        "a leader before us let it go, whose clock is ahead",
     ],
 )
 def test_its_claim_is_moved(own: str, others: list[tuple[str, str | None, str]], moved_at: int) -> None:
@@ -64,6 +66,17 @@ def test_its_claim_is_moved(own: str, others: list[tuple[str, str | None, str]],
         now = max(wake, now + 0.5)
     assert moved is not None
     assert moved_at <= moved < moved_at + 1
+
+
+@pytest.mark.parametrize("behind", [0, 3600])
+def test_a_pod_that_was_just_let_go_is_given_its_time_whatever_the_clock_of_who_did_it(behind: int) -> None:
+    engine = running([])
+    engine.decide(NOW)
+    item = ungated_pod(4, FAILED)
+    item["metadata"]["annotations"] = {UNGATED_AT: format_time(NOW + 20 - behind)}
+    engine.observe("Pod", "ADDED", item, NOW + 20)
+    moved = {now for now in range(20, 40) for each in engine.decide(NOW + now) if isinstance(each, WriteClaimStatus)}
+    assert min(moved) in (29, 30)
 
 
 class Unwalked(dict[Key, Pod]):

@@ -99,7 +99,11 @@ def test_standard_input() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("-f", "nowhere.yaml"), 1, "error: nowhere.yaml: cannot be read: No such file or directory\n"),
+        (
+            ("-f", "nowhere.yaml"),
+            1,
+            "error: nowhere.yaml: cannot be read: No such file or directory; name a file that can be read\n",
+        ),
         (
             ("-f", str(DEMO), "--until", "soon"),
             2,

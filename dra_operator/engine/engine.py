@@ -11,6 +11,7 @@ from dra_operator.engine.classreports import ClassReporter
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, PatchClaim, PatchPod, WriteClaimStatus
 from dra_operator.engine.detailing import Details
 from dra_operator.engine.drifting import Drifting
+from dra_operator.engine.evicting import not_evicted
 from dra_operator.engine.explaining import Explainer
 from dra_operator.engine.groupstatus import GroupReporter
 from dra_operator.engine.holding import Holding
@@ -133,6 +134,8 @@ class Engine:
         self._refused(outcome, write.unit and self._state.units.get(write.unit), now)
         if isinstance(write.decision, WriteClaimStatus | PatchClaim):
             self._state.drop_assumption(write)
+        if isinstance(write.decision, EvictPod):
+            not_evicted(self._state, write.decision)
         if effect is Effect.DENIED:
             self._tell(write.decision, outcome)
         else:

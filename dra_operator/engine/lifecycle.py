@@ -8,6 +8,7 @@ from dra_operator.api.meta import Key
 from dra_operator.engine.ages import note_first_sight, seen_at_first, since
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
+from dra_operator.engine.evicting import evict
 from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.groups import GroupMember
 from dra_operator.engine.membership import Membership, Standing, is_bare, membership, owner_key
@@ -338,7 +339,5 @@ class Lifecycle:
             return []
         if state.writes.get(pod.meta.uid) is not None:
             return []
-        decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, f"pinned and not bound: {why}")
-        state.writes.begin(decision, unit.key, version=0, now=now)
         state.event(pod_reference(pod), "Warning", "PinnedPodStuck", "Evict", f"evicted before it ran: {why}")
-        return [decision]
+        return [evict(state, pod, f"pinned and not bound: {why}", unit.key, now)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
-from dra_operator.engine.decisions import Decision, EvictPod
+from dra_operator.engine.decisions import Decision
+from dra_operator.engine.evicting import evict
 from dra_operator.engine.membership import is_stray
 from dra_operator.engine.state import State, claim_reference, pod_reference
 from dra_operator.engine.view import SeenClaim
@@ -100,10 +101,8 @@ class Ownership:
             if state.writes.get(pod.meta.uid) is not None:
                 self._look_again(now + _AGAIN)
             elif self._evictable(pod):
-                decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, what)
                 state.event(pod_reference(pod), "Warning", "DeviceCollision", "Evict", f"evicted: {what}")
-                state.writes.begin(decision, None, version=0, now=now)
-                evictions.append(decision)
+                evictions.append(evict(state, pod, what, None, now))
                 self._evict_at[loser.uid] = now + _EVICTIONS
                 self._look_again(now + _EVICTIONS)
         return evictions

@@ -13,6 +13,7 @@ from dra_operator.api.core import Pod
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.choosing import Choosing, Chosen
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome
+from dra_operator.engine.evicting import evict
 from dra_operator.engine.holding import Holding
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.state import State, claim_reference, pod_reference, pods_of
@@ -276,16 +277,8 @@ class Preempting:
 
     def _eviction(self, run: Run, pod: Pod, unit: Unit, now: float, *, dry_run: bool) -> EvictPod:
         _, terms = self._state.terms(unit)
-        decision = EvictPod(
-            self._state.writes.next_id(),
-            pod.key,
-            pod.meta.uid,
-            self._why(unit),
-            dry_run=dry_run,
-            grace_period=terms.preemption.grace_period_seconds,
-        )
-        self._state.writes.begin(decision, run.unit, version=0, now=now)
-        return decision
+        grace_period = terms.preemption.grace_period_seconds
+        return evict(self._state, pod, self._why(unit), run.unit, now, dry_run=dry_run, grace_period=grace_period)
 
     def settle(self, outcome: Outcome, now: float) -> None:
         """What the Eviction API said."""

@@ -17,13 +17,13 @@ from dra_operator.api.meta import Key
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, WriteClaimStatus
+from dra_operator.engine.evicting import as_victim, evict
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Blocked, Placer
 from dra_operator.engine.pods import PINNED_CONTROLLERS, priority_of_claim, priority_of_pod
 from dra_operator.engine.state import State, claim_reference, pod_reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import deallocate
-from dra_operator.preemption.holders import PodRef
 from dra_operator.queue.units import Unit, UnitKey, order
 
 #: Claims looked at in one pass, and seconds until the next look: on a full cluster a look costs.
@@ -246,7 +246,7 @@ class Reallocating:
         if not running:
             self._moves[policy] = Move(seen.uid, frozenset(), (), frozenset())
             return [self._free(seen, now)]
-        refusals = self._state.budgets.allows([_reference(pod) for pod in running])
+        refusals = self._state.budgets.allows([as_victim(pod) for pod in running])
         if refusals:
             return self._stay(seen, "; ".join(map(str, refusals)))
         controllers = tuple(pod.meta.controller.uid for pod in running if pod.meta.controller is not None)
@@ -306,10 +306,8 @@ class Reallocating:
     def _evict(self, pod: Pod, seen: SeenClaim, now: float) -> Decision:
         state, finding = self._state, self._state.drifts[seen.uid]
         why = f"restarted on other devices: {finding.message}"
-        decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, why)
-        state.writes.begin(decision, None, version=0, now=now)
         state.event(pod_reference(pod), "Warning", "Reallocating", "Evict", why)
-        return decision
+        return evict(state, pod, why, None, now)
 
     # -- what the report says
 
@@ -366,7 +364,3 @@ def _as_new(pod: Pod) -> Pod:
         left = [term for term in terms if term]
         affinity = NodeSelector.from_dict({"nodeSelectorTerms": left}) if left else None
     return replace(pod, node_name=None, node_affinity=affinity)
-
-
-def _reference(pod: Pod) -> PodRef:
-    return PodRef(*pod.key, pod.meta.uid, pod.meta.labels, pod.priority, pod.phase != "Pending", pod.ready)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dra_operator.api.core import Pod
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision, EvictPod
+from dra_operator.engine.evicting import evict
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import MAKERS, ends_at, has_not_started, unpinned
 from dra_operator.engine.state import State, pod_reference
@@ -87,7 +88,5 @@ class Stranded:
             f"bound to node {pod.node_name}, which has no devices for it, and not started; another one fits node {node}"
         )
         state.event(pod_reference(pod), "Warning", "BoundWithoutDevices", "Evict", f"evicted: {why}")
-        decision = EvictPod(state.writes.next_id(), pod.key, pod.meta.uid, why)
-        state.writes.begin(decision, None, version=0, now=now)
         self._tried[pod.meta.uid] = now
-        return decision
+        return evict(state, pod, why, None, now)

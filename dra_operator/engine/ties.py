@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
+from dra_operator.engine.evicting import as_victim
 from dra_operator.engine.pods import priority_of_claim, priority_of_pod
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
 from dra_operator.inventory import DeviceId
-from dra_operator.preemption.holders import Holder, PodRef, Spare
+from dra_operator.preemption.holders import Holder, Spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def make_holder(
         key=first if not tied.pods else min(pod.key for pod in tied.pods.values()),
         uid=uid,
         claims=tuple(tied.claims),
-        pods=tuple(map(_reference, tied.pods.values())),
+        pods=tuple(map(as_victim, tied.pods.values())),
         priority=_priority(state, tied),
         since=_since(tied),
         devices=len(devices),
@@ -103,11 +104,6 @@ def make_holder(
 def _devices(seen: SeenClaim) -> list[DeviceId]:
     results = () if seen.claim.allocation is None else seen.claim.allocation.results
     return [DeviceId(result.driver, result.pool, result.device) for result in results if not result.admin_access]
-
-
-def _reference(pod: Pod) -> PodRef:
-    namespace, name = pod.key
-    return PodRef(namespace, name, pod.meta.uid, pod.meta.labels, pod.priority, pod.phase != "Pending", pod.ready)
 
 
 def _priority(state: State, tied: Tied) -> int:

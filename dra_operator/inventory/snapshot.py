@@ -78,10 +78,6 @@ class Snapshot:
     def users(self, device: DeviceId) -> tuple[str, ...]:
         return self.inventory.users(device)
 
-    def commit(self) -> None:
-        """Keep what was changed through this snapshot."""
-        self._open.clear()
-
     def revert(self) -> None:
         """Take back everything not reverted yet."""
         while self._open:

@@ -74,10 +74,6 @@ class Inventory:
     def domains(self, kind: str) -> list[str]:
         return sorted({access.domain for access in self._types if access.kind == kind})
 
-    def qualified_names(self) -> list[str]:
-        """All attributes, fully qualified."""
-        return sorted(f"{access.domain}/{access.name}" for access in self._types if access.kind == "attributes")
-
 
 def type_name(value: AttributeValue) -> str:
     """The type of an attribute as slices name it."""

@@ -11,6 +11,7 @@ from dra_operator.cluster.memory.faults import Fate, NoFaults
 from dra_operator.cluster.memory.runner import Timing
 from dra_operator.engine.decisions import Decision, EvictPod, PatchClaim, PatchPod, WriteClaimStatus
 from tests.engine.stage import GPU, Stage, claim, device_class, gpus, node, pod, policy, priority_class, template
+from tests.engine.test_preemption import budget, evicted, holding
 
 
 class Denied(NoFaults):
@@ -172,3 +173,19 @@ def test_a_claim_that_may_not_be_freed_keeps_no_others_from_being_moved() -> Non
 
 def class_of(memory: int) -> dict[str, Any]:
     return device_class("mine", f'device.attributes["{GPU}"].memory >= {memory}')
+
+
+def test_a_disruption_that_was_refused_is_there_for_others() -> None:
+    refuses = Denied(
+        lambda decision: isinstance(decision, EvictPod) and not decision.dry_run and decision.pod.name == "a"
+    )
+    stage = Stage(node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 1), device_class(), faults=refuses)
+    stage.apply(priority_class("high", 1000), policy(preemption={"mode": "Always"}), budget("one", "web", 1))
+    for name, where in (("a", "n1"), ("b", "n2")):
+        stage.apply(*holding(name, app="web", nodeSelector={"kubernetes.io/hostname": where}))
+    stage.run(5)
+    for name, where in (("u1", "n1"), ("u2", "n2")):
+        stage.apply(*holding(name, priorityClassName="high", nodeSelector={"kubernetes.io/hostname": where}))
+    stage.run(60)
+    assert evicted(stage) == ["b"]
+    assert set(stage.bound()) == {"a", "u2"}

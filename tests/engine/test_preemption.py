@@ -328,3 +328,21 @@ def test_nobody_goes_in_vain_where_room_on_the_node_takes_long_to_come_free() ->
     stage.run(60)
     assert evicted(stage) == ["low"]
     assert set(stage.bound()) == {"urgent"}
+
+
+def test_two_preemptors_do_not_count_on_the_same_disruption() -> None:
+    """The budget lets one go; the second preemptor, which needs two pods to go, takes neither while the first one's is under way."""
+    stage = Stage(node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 2), device_class(), HIGH, budget("one", "web", 1))
+    stage.apply(policy(preemption={"mode": "Always"}))
+    first, second = (
+        {"nodeSelector": {"kubernetes.io/hostname": "n1"}},
+        {"nodeSelector": {"kubernetes.io/hostname": "n2"}},
+    )
+    stage.apply(*holding("a", app="web", **first), *holding("b", app="web", **second), *holding("c", **second))
+    stage.run(5)
+    stage.apply(
+        *holding("u1", priorityClassName="high", **first), *holding("u2", 2, priorityClassName="high", **second)
+    )
+    stage.run(60)
+    assert evicted(stage) == ["a"]
+    assert set(stage.bound()) == {"b", "c", "u1"}

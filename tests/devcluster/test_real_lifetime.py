@@ -68,7 +68,12 @@ def test_killing_its_owner_ends_it() -> None:
 
 def test_ctrl_c_in_the_middle_of_a_start_leaves_nothing() -> None:
     starting = subprocess.Popen(
-        [sys.executable, "-m", "devcluster", "up", "--name", "stopped"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "devcluster", "up", "--name", "stopped"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests are a shell's background job they ignore it, and whatever they start inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     folder = instance.folder("stopped")
     eventually(folder.log("kube-apiserver").exists, 60)

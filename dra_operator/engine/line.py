@@ -144,15 +144,15 @@ class Line:
         self._budgeting.accounts.follow()
         read = state.term_changes, self._budgeting.accounts.version, state.avoided.owners_seen
         todo, state.requeued = state.requeued, {}
+        holding = {hold.unit: None for hold in state.holds}
         if read != self._read:
             self._read = read
             todo = dict.fromkeys([*self._at, *state.waiting])
         else:
-            holding = {hold.unit: None for hold in state.holds}
             todo.update(dict.fromkeys(holding.keys() ^ self._holding.keys()))
             todo.update(dict.fromkeys(self._boosts.due(now)))
             todo.update(self._fair)
-        self._holding = {hold.unit: None for hold in state.holds}
+        self._holding = holding
         for key in todo:
             self._remove(key)
             unit = state.waiting.get(key)

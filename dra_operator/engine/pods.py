@@ -86,8 +86,9 @@ def tied_to_node(pod: Pod) -> bool:
 
 def unpinned(pod: Pod) -> Pod:
     """The pod as its controller would make it anew: bound to no node, and without the operator's pin."""
-    affinity = pod.node_affinity
-    if affinity is not None and UNGATED_AT in pod.meta.annotations and pod.pinned_to is not None:
+    affinity, controller = pod.node_affinity, pod.meta.controller
+    ours = UNGATED_AT in pod.meta.annotations and controller is not None and controller.kind in PINNED_CONTROLLERS
+    if affinity is not None and ours and pod.pinned_to is not None:
         terms = tuple(replace(term, fields=()) for term in affinity.terms if term.expressions)
         affinity = NodeSelector(terms, affinity.source) if terms else None
     return replace(pod, node_name=None, node_affinity=affinity)

@@ -9,18 +9,17 @@ is Drifted is found again, and a pod that is on its way out keeps the next one w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dra_operator.allocator import Candidates, Failed, Problem, candidates
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import Key
-from dra_operator.api.selectors import NodeSelector
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision, EvictPod, Outcome, WriteClaimStatus
 from dra_operator.engine.evicting import as_victim, evict
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Blocked, Placer
-from dra_operator.engine.pods import PINNED_CONTROLLERS, priority_of_claim, priority_of_pod
+from dra_operator.engine.pods import priority_of_claim, priority_of_pod, unpinned
 from dra_operator.engine.state import State, claim_reference, pod_reference
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import deallocate
@@ -268,7 +267,7 @@ class Reallocating:
     def _no_place(self, seen: SeenClaim, pods: list[Pod], now: float) -> str | None:
         """Why the claim, or its pod with all that is its own, would get nothing else; None if it would."""
         state = self._state
-        pod = _as_new(pods[0]) if pods else None
+        pod = unpinned(pods[0]) if pods else None
         keys = (seen.key,) if pod is None else tuple(dict.fromkeys(state.view.claim_keys(pod)))
         claims = [found for key in keys if (found := state.view.claims.get(key)) is not None and found.allocated]
         uids = {each.meta.uid for each in pods}
@@ -351,16 +350,3 @@ def kept_back(seen: SeenClaim, state: State) -> bool:
         return False
     users = (state.view.pod_by_uid(consumer.uid) for consumer in seen.claim.reserved_for)
     return any(pod is not None and pod.meta.deleted is not None for pod in users)
-
-
-def _as_new(pod: Pod) -> Pod:
-    """The pod as its controller would make it again: on no node, and not pinned to one by us."""
-    affinity, controller = pod.node_affinity, pod.meta.controller
-    if pod.pinned_to is not None and affinity is not None and controller and controller.kind in PINNED_CONTROLLERS:
-        terms = [
-            {name: value for name, value in term.items() if name != "matchFields"}
-            for term in affinity.source["nodeSelectorTerms"]
-        ]
-        left = [term for term in terms if term]
-        affinity = NodeSelector.from_dict({"nodeSelectorTerms": left}) if left else None
-    return replace(pod, node_name=None, node_affinity=affinity)

@@ -63,7 +63,8 @@ bench: $(INSTALLED) controlplane ## the measurements in bench/, beside the in-tr
 		echo "== bench/$$name"; $(BIN)/python -m bench.$$name || failed="$$failed $$name"; done; \
 		test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-bench-full: $(INSTALLED) controlplane ## the long ones: placement over 10 seeds, both traces and all mixes (hours)
+bench-full: $(INSTALLED) controlplane ## the long ones (hours): an hour of churn, placement over 10 seeds, both traces and all mixes
+	$(BIN)/python -m bench.churn --minutes 60
 	$(BIN)/python -m bench.openb --full --jobs $$(nproc)
 
 fuzz: $(INSTALLED) ## property and differential tests on new examples until one fails or you stop it

@@ -1,11 +1,11 @@
-"""A burst of pods from nothing to bound: kube-scheduler alone, then with the operator, one after the other on real control planes.
+"""Bursts of pods from nothing to bound: kube-scheduler alone, then with the operator, one after the other on real control planes.
 
-    python -m bench.endtoend --nodes 500 --pods 1000 [--kind bare|replicaset] [-o table|json]
+    python -m bench.endtoend [--nodes N ...] [--kind bare|replicaset ...] [--pods 1000] [-o table|json]
 
-Every pod has a claim for one device, from a template; every node has 8 devices. Both runs start a control plane of their own
-(kube-scheduler is the unmodified one in both), and everything shares this machine. The simulated kubelet is stopped once the nodes are
-Ready: what is measured ends with the binding. After each run it is checked that every pod is bound to the node of its own device and
-that no device is used twice; otherwise the exit code is 1.
+Plays each kind at each number of nodes. Every pod has a claim for one device, from a template; every node has 8 devices. Both runs start a
+control plane of their own (kube-scheduler is the unmodified one in both), and everything shares this machine. The simulated kubelet is
+stopped once the nodes are Ready: what is measured ends with the binding. After each run it is checked that every pod is bound to the node
+of its own device and that no device is used twice; otherwise the exit code is 1.
 
 CPU seconds are those of the control plane's processes and the operator during the burst: where the machine is busy with other work,
 rates say little and these still compare. Latency: from a pod's creation to its binding, as two watches show it. Requests: from the
@@ -20,6 +20,7 @@ import os
 import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from bench.endtoend.burst import DEVICES, Burst, Incorrect, Kind, Measured, make_class, make_namespace, make_nodes
@@ -62,17 +63,23 @@ class WithOperator:
 def main() -> int:
     """Run both, print the comparison."""
     parser = argparse.ArgumentParser(prog="python -m bench.endtoend", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[500, 3000])
     parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--kind", choices=["bare", "replicaset"], default="bare")
+    parser.add_argument("--kind", nargs="+", choices=["bare", "replicaset"], default=["bare", "replicaset"])
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     options = parser.parse_args()
-    if not 2 <= options.pods <= options.nodes * DEVICES:
-        parser.error(f"--pods must be from 2 to {options.nodes * DEVICES}, the devices of {options.nodes} nodes")
-    busy = os.getloadavg()[0]
+    fewest = min(options.nodes)
+    if not 2 <= options.pods <= fewest * DEVICES:
+        parser.error(f"--pods must be from 2 to {fewest * DEVICES}, the devices of {fewest} nodes")
+    documents = []
     try:
-        alone = run_alone(options.nodes, options.pods, options.kind)
-        ours = run_with_operator(options.nodes, options.pods, options.kind)
+        for nodes, kind in product(options.nodes, options.kind):
+            busy = os.getloadavg()[0]
+            alone = run_alone(nodes, options.pods, kind)
+            ours = run_with_operator(nodes, options.pods, kind)
+            documents.append(document(nodes, options.pods, kind, busy, alone, ours))
+            if options.output == "table":
+                print(table(nodes, options.pods, kind, busy, alone, ours), end="\n\n", flush=True)
     except (ApiError, BuildError, InstanceError, KubectlError, OSError, StartError) as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -80,9 +87,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.output == "json":
-        print(json.dumps(document(options, busy, alone, ours), indent=2))
-    else:
-        print(table(options, busy, alone, ours))
+        print(json.dumps(documents, indent=2))
     return 0
 
 
@@ -144,8 +149,7 @@ def burst(
         return measured, cpu, written, namespace
 
 
-def table(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOperator) -> str:
-    pods = options.pods
+def table(nodes: int, pods: int, kind: Kind, busy: float, alone: Alone, ours: WithOperator) -> str:
     plain, mine = alone.measured, ours.measured
     rows = [
         ("pods/s", plain.rate, mine.rate),
@@ -155,7 +159,7 @@ def table(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOper
         *((f"  {name}", alone.cpu.get(name, 0.0), seconds) for name, seconds in sorted(ours.cpu.items())),
     ]
     lines = [
-        f"{options.pods} {options.kind} pods with a claim each, {options.nodes} nodes x {DEVICES} devices, "
+        f"{pods} {kind} pods with a claim each, {nodes} nodes x {DEVICES} devices, "
         f"{os.cpu_count()} CPUs, load {busy:.1f} at the start",
         f"{'':26}{'kube-scheduler alone':>22}{'with the operator':>20}{'ratio':>8}",
         *(
@@ -171,20 +175,20 @@ def table(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOper
     return "\n".join(lines)
 
 
-def document(options: argparse.Namespace, busy: float, alone: Alone, ours: WithOperator) -> dict[str, Any]:
+def document(nodes: int, pods: int, kind: Kind, busy: float, alone: Alone, ours: WithOperator) -> dict[str, Any]:
     return {
-        "nodes": options.nodes,
-        "pods": options.pods,
-        "kind": options.kind,
+        "nodes": nodes,
+        "pods": pods,
+        "kind": kind,
         "load": busy,
         "alone": asdict(alone.measured)
-        | {"rate": alone.measured.rate, "cpu": alone.cpu, "allWritesPerPod": alone.writes / options.pods},
+        | {"rate": alone.measured.rate, "cpu": alone.cpu, "allWritesPerPod": alone.writes / pods},
         "operator": asdict(ours.measured)
         | {
             "rate": ours.measured.rate,
             "cpu": ours.cpu,
-            "allWritesPerPod": ours.writes / options.pods,
-            "writesPerPod": allocation_writes(ours.requests) / options.pods,
+            "allWritesPerPod": ours.writes / pods,
+            "writesPerPod": allocation_writes(ours.requests) / pods,
             "requests": dict(sorted(ours.requests.items())),
             "requestsWithReports": dict(sorted(ours.reports.items())),
         },

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from dra_operator.bridge.reconciling import Write, is_ours, pool_of, wanted_writes
-from dra_operator.cluster.kubernetes.client import Unreachable
-from dra_operator.cluster.rest import NODES, RESOURCE_SLICES, Request, Response
+from dra_operator.cluster.kubernetes.client import Unreachable, Withdrawn
+from dra_operator.cluster.rest import NODES, RESOURCE_SLICES, Request
 from dra_operator.operator.feed import News, Observed, Replaced
+from dra_operator.operator.writer import Sender
 
 log = structlog.get_logger(__name__)
 
 #: Seconds before a write that failed is looked at again.
 RETRY = 2.0
-
-
-class Sender(Protocol):
-    async def send(self, request: Request) -> Response: ...
 
 
 class Bridging:
@@ -93,7 +90,9 @@ class Bridging:
     async def _write(self, name: str, writes: list[Write]) -> bool:
         for write in writes:
             try:
-                response = await self._client.send(_request(write))
+                response = await self._client.send(_request(write), allowed=self._leads)
+            except Withdrawn:
+                return False
             except Unreachable as failure:
                 log.warning("bridge: no answer", node=name, message=str(failure))
                 return False

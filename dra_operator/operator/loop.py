@@ -31,8 +31,6 @@ log = structlog.get_logger(__name__)
 
 #: Seconds without a crash after which the pauses between crashes start small again.
 CALM = 600.0
-#: Seconds of a pass for which the Lease is looked at before the next one.
-LONG = 0.5
 #: Seconds by which the clock may be set back before everything that waits for a time is begun anew. Clocks that are kept right are
 #: slowed down instead.
 SET_BACK = 5.0
@@ -73,23 +71,19 @@ class Loop:
         metrics: Metrics,
         *,
         start_over: Callable[[], Awaitable[None]],
-        lease_left: Callable[[], float] = lambda: float("inf"),
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`start_over` makes the sources forget what they told and tell everything again, for a fresh engine.
 
-        `lease_left`: seconds for which this replica leads without another renewal. `clock` is seconds since the epoch (the engine's
-        time), `steady` never jumps.
+        `clock` is seconds since the epoch (the engine's time), `steady` never jumps.
         """
         self._make = engine
         self._engine: Brain | None = engine()
         self._settings = settings
         self._metrics = metrics
         self._start_over = start_over
-        self._lease_left = lease_left
-        self._longest_pass = 0.0
         self._clock = clock
         self._steady = steady
         self._ahead = clock() - steady()
@@ -286,11 +280,7 @@ class Loop:
                 self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
 
     def _may_decide(self) -> bool:
-        if self._engine is None or self._spoilt or self._writer is None or self._stopped or not self._leading:
-            return False
-        # A renewal takes turns on the event loop, and a pass gives none: one that may be long begins soon after a renewal.
-        needed = min(2 * self._longest_pass, self._settings.fresh_lease)
-        return self._longest_pass < LONG or self._lease_left() >= needed
+        return bool(self._engine and self._writer and self._leading and not self._spoilt and not self._stopped)
 
     def _keeps_up(self) -> bool:
         """Whether what is decided would be written soon; else outcomes will wake us until it would."""
@@ -318,9 +308,7 @@ class Loop:
             self._crash(error)
             return
         self._due = False
-        took = self._steady() - began
-        self._longest_pass = max(took, self._longest_pass / 2)
-        self._metrics.decide_seconds.observe(took)
+        self._metrics.decide_seconds.observe(self._steady() - began)
         for decision in decisions:
             self._metrics.decisions.labels(type(decision).__name__, _action(decision)).inc()
         self._writer.submit(decisions, self._generation)

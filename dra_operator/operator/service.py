@@ -24,9 +24,11 @@ from dra_operator.cluster.kubernetes.connection import Connection
 from dra_operator.cluster.rest import CLAIM_GROUPS, CLAIM_REPORTS, RESOURCE_CLAIMS
 from dra_operator.operator import preflight
 from dra_operator.operator.bridging import Bridging
+from dra_operator.operator.election import Election
+from dra_operator.operator.election_thread import ElectionThread
 from dra_operator.operator.feed import News
 from dra_operator.operator.kopf_frame import KopfFrame
-from dra_operator.operator.leadership import Leadership
+from dra_operator.operator.leadership import ENDLESS, Leadership
 from dra_operator.operator.loop import Brain, Loop
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.probes import Probes
@@ -93,7 +95,8 @@ class Service:
 
     async def run(self) -> None:
         """Raises NotFit, Unreachable, NoConnection, OSError (the probe port is taken)."""
-        asyncio.get_running_loop().set_exception_handler(_note_lost_error)
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(_note_lost_error)
         self._take_signals()
         settings, metrics = self.settings, self.metrics
         async with AsyncExitStack() as stack:
@@ -107,7 +110,7 @@ class Service:
 
             loop = Loop(
                 self._engine, settings.loop, metrics,
-                start_over=lambda: watches.start_over(), lease_left=lambda: leadership.seconds_left(),
+                start_over=lambda: watches.start_over(),
             )  # fmt: skip
             bridging = Bridging(client, leads=lambda: leadership.leads()) if self._bridges else None
 
@@ -117,10 +120,18 @@ class Service:
                     bridging.hear(news)
 
             watches = Watches(client, settings, metrics, post, room=loop.room, served=served)
-            leadership = Leadership(
-                client, settings.leadership, metrics,
-                identity=self.identity, gained=lambda: self._gained(watches, loop), lost=loop.follow,
+            election = Election(
+                settings.leadership, identity=self.identity,
+                changed=lambda: running.call_soon_threadsafe(leadership.look),
+                idle_for=lambda: time.monotonic() - loop.last_turn,
             )  # fmt: skip
+            leadership = Leadership(
+                lambda: election.term if settings.leadership.enabled else ENDLESS, metrics,
+                gained=lambda: self._gained(watches, loop), lost=lambda: self._lost(loop, writer),
+            )  # fmt: skip
+            thread = ElectionThread(
+                election, self.connection, settings.client, user_agent=agent, observer=metrics.request
+            )
             writer = Writer(
                 client, settings, metrics,
                 leads=leadership.leads, done=loop.post, clock=time.time, instance=self.identity,
@@ -137,7 +148,10 @@ class Service:
             stack.push_async_callback(probes.stop)
             stack.push_async_callback(self._end_parts)
             self._begin("loop", loop.run())
-            self._begin("leadership", leadership.run())
+            if settings.leadership.enabled:
+                self._begin("election", thread.run())
+            else:
+                leadership.look()
             if bridging is not None:
                 self._begin("bridge", bridging.run())
             self._begin("watches", self._after(leadership.asked, watches.run))
@@ -149,7 +163,9 @@ class Service:
             finally:
                 loop.stop()
                 await writer.stop(settings.loop.stop_grace)
-                await leadership.release()
+                leadership.resign()
+                if settings.leadership.enabled:
+                    await thread.release()
         log.info("stopped")
 
     async def _after(self, asked: Callable[[], Awaitable[None]], part: Callable[[], Awaitable[None]]) -> None:
@@ -163,6 +179,11 @@ class Service:
         await watches.relist([item for item in FRESH_FOR_LEADING if item in watches.feeds])
         log.info("fresh, deciding from now on", seconds=round(time.monotonic() - began, 3))
         loop.lead()
+
+    def _lost(self, loop: Loop, writer: Writer) -> None:
+        """Another replica may lead: nothing of what was decided is written any more."""
+        loop.follow()
+        writer.abandon()
 
     async def _until_the_end(self) -> None:
         """Until somebody asks us to stop, or a part ends, which none should. Raises what ended it."""

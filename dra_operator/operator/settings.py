@@ -23,8 +23,8 @@ class LoopSettings:
     for a decision; and a burst takes a tenth of the passes."""
 
     turn: float = 0.03
-    """Seconds in which events are taken in before others get a turn on the event loop. Default 0.03: a renewal of the
-    Lease takes some ten turns, also while the objects of a large cluster are read on a busy machine."""
+    """Seconds in which events are taken in before others get a turn on the event loop. Default 0.03: answers and probes come through
+    also while the objects of a large cluster are read on a busy machine."""
 
     backlog: int = 500
     """Objects that may wait to be taken in before the next page of a list is asked for. Default 500, one page: as they
@@ -32,10 +32,6 @@ class LoopSettings:
 
     heartbeat: float = 1.0
     """Seconds after which the loop turns without a reason. Default 1: what the health probe measures."""
-
-    fresh_lease: float = 7.0
-    """Seconds that the Lease must last for a pass that may be long to begin, at most. Default 7, of the 10 that it lasts after a
-    renewal: there is one every 2 seconds."""
 
     writes: int = 32
     """Claim, pod and eviction writes in flight at once. Default 32: the API server answers a status write in some
@@ -85,6 +81,10 @@ class LeadershipSettings:
 
     retry_period: float = 2.0
     """Seconds between attempts to get or keep the Lease, up to 20 % more. Default 2."""
+
+    longest_stall: float = 60.0
+    """Seconds without a turn of the allocation loop after which the Lease is not renewed any more. Default 60: above any decision a
+    large cluster needs; a replica whose loop has got stuck must not keep the others from taking over."""
 
 
 @dataclass(frozen=True, slots=True)

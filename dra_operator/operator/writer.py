@@ -1,7 +1,7 @@
 """Send decisions to the API server: what is begun first, what can wait last, a bounded number at once, one at a time for each object.
 
-It asks before every single write whether this replica still leads. It decides nothing: each decision comes back as
-one Outcome, sent or not.
+It asks before every single write whether this replica still leads, and again where a write has had to wait for its
+turn or its connection. It decides nothing: each decision comes back as one Outcome, sent or not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from dra_operator.cluster.kubernetes.client import Unreachable
+from dra_operator.cluster.kubernetes.client import Unreachable, Withdrawn
 from dra_operator.cluster.requests import nomination_for, request_for
 from dra_operator.cluster.rest import Request, Response
 from dra_operator.engine.decisions import (
@@ -45,7 +45,7 @@ SUPPRESSED, INTERNAL_ERROR = "Suppressed", "InternalError"
 
 
 class Sender(Protocol):
-    async def send(self, request: Request, *, urgent: bool = False, within: float | None = None) -> Response: ...
+    async def send(self, request: Request, *, allowed: Callable[[], bool]) -> Response: ...
 
 
 class Lane(IntEnum):
@@ -119,6 +119,7 @@ class _Waiting(NamedTuple):
     decision: Decision
     tag: int
     since: float
+    lane: Lane
 
 
 class Writer:
@@ -147,7 +148,7 @@ class Writer:
         self._lanes: dict[Lane, deque[_Waiting]] = {lane: deque() for lane in Lane}
         #: Objects with a write waiting in a lane or in flight, and what waits behind it.
         self._busy: dict[tuple[str, ...], deque[_Waiting]] = {}
-        self._in_flight: dict[asyncio.Task[None], Lane] = {}
+        self._in_flight: dict[asyncio.Task[tuple[Outcome, bool]], _Waiting] = {}
         self._closed: str | None = None
         # Asked for when somebody reads the metrics, not set with every write.
         for lane, queue in self._lanes.items():
@@ -156,13 +157,13 @@ class Writer:
 
     def submit(self, decisions: Iterable[Decision], tag: int) -> None:
         for decision in decisions:
-            waiting = _Waiting(decision, tag, self._clock())
+            waiting = _Waiting(decision, tag, self._clock(), lane_of(decision))
             target = object_of(decision)
             if target in self._busy:
                 self._busy[target].append(waiting)
             else:
                 self._busy[target] = deque()
-                self._lanes[lane_of(decision)].append(waiting)
+                self._lanes[waiting.lane].append(waiting)
         self._pump()
 
     @property
@@ -175,6 +176,12 @@ class Writer:
             waiting = queue.popleft()
             self._report(waiting.tag, Outcome(waiting.decision, 0, reason), sent=False)
             self._next(object_of(waiting.decision))  # may put a successor into a lane
+
+    def abandon(self) -> None:
+        """Another replica may write from now on: give up what is in flight. A request that still waits in a queue of the API server
+        leaves it with its connection."""
+        for task in tuple(self._in_flight):
+            task.cancel()
 
     async def stop(self, grace: float) -> None:
         """Send nothing more and let what is in flight finish, for `grace` seconds at most."""
@@ -190,14 +197,13 @@ class Writer:
     def _pump(self) -> None:
         """Start what may be started."""
         while (waiting := self._pick()) is not None:
-            lane = lane_of(waiting.decision)
-            task = asyncio.create_task(self._carry_out(waiting), name=f"write {lane.name.lower()}")
-            self._in_flight[task] = lane
+            task = asyncio.create_task(self._carry_out(waiting.decision), name=f"write {waiting.lane.name.lower()}")
+            self._in_flight[task] = waiting
             task.add_done_callback(self._finished)
 
     def _pick(self) -> _Waiting | None:
         limits = self._settings.loop
-        in_background = sum(1 for lane in self._in_flight.values() if lane in BACKGROUND)
+        in_background = sum(waiting.lane in BACKGROUND for waiting in self._in_flight.values())
         urgent = next((queue for lane, queue in self._lanes.items() if queue and lane not in BACKGROUND), None)
         background = next((self._lanes[lane] for lane in BACKGROUND if self._lanes[lane]), None)
         if background is not None and in_background < limits.background_writes:
@@ -208,35 +214,37 @@ class Writer:
             return urgent.popleft()
         return None
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        del self._in_flight[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a write task failed", exc_info=error)
+    def _finished(self, task: asyncio.Task[tuple[Outcome, bool]]) -> None:
+        waiting = self._in_flight.pop(task)
+        if task.cancelled():
+            # Perhaps before it began; whether the API server acts on it is not known.
+            outcome, sent = Outcome(waiting.decision, 0, self._closed or NOT_LEADER), True
+        else:
+            outcome, sent = task.result()
+        self._report(waiting.tag, outcome, sent)
+        self._next(object_of(waiting.decision))
         self._pump()
 
-    async def _carry_out(self, waiting: _Waiting) -> None:
-        decision = waiting.decision
-        sent = False
+    async def _carry_out(self, decision: Decision) -> tuple[Outcome, bool]:
+        """What became of it, and whether the API server may have heard of it."""
         try:
             refusal = self._refusal(decision)
             if refusal is None and (nomination := nomination_for(decision)) is not None:
                 await self._nominate(nomination)
                 refusal = self._refusal(decision)
             if refusal is not None:
-                outcome = Outcome(decision, 200 if refusal == SUPPRESSED else 0, refusal)
-            else:
-                sent = True
-                outcome = await self._send(decision)
-        except asyncio.CancelledError:
-            outcome = Outcome(decision, 0, STOPPING)
-            self._settle(waiting, outcome, sent)
-            raise
+                return Outcome(decision, 200 if refusal == SUPPRESSED else 0, refusal), False
+            return await self._send(decision), True
+        except Withdrawn:
+            return Outcome(decision, 0, self._closed or NOT_LEADER), False
         except Exception as error:
             # A decision that cannot be sent is a bug; it must not take the others with it.
             subject = "/".join(object_of(decision))
             log.exception("a decision cannot be sent", decision=type(decision).__name__, object=subject)
-            outcome = Outcome(decision, 500, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
-        self._settle(waiting, outcome, sent)
+            return Outcome(decision, 500, INTERNAL_ERROR, f"{type(error).__name__}: {error}"), True
+
+    def _may_write(self) -> bool:
+        return self._closed is None and self._leads()
 
     def _refusal(self, decision: Decision) -> str | None:
         """Asked at the last moment before the write; None: go ahead."""
@@ -256,7 +264,7 @@ class Writer:
     async def _nominate(self, nomination: Request) -> None:
         """It only spares kube-scheduler work, so whatever becomes of it, the pod is let go."""
         try:
-            response = await self._sender.send(nomination)
+            response = await self._sender.send(nomination, allowed=self._may_write)
         except Unreachable:
             return
         if not response.ok:
@@ -267,16 +275,12 @@ class Writer:
     async def _send(self, decision: Decision) -> Outcome:
         request = request_for(decision, now=self._clock(), instance=self._instance)
         try:
-            response = await self._sender.send(request)
+            response = await self._sender.send(request, allowed=self._may_write)
         except Unreachable as error:
             return Outcome(decision, 0, NO_ANSWER, str(error))
         if response.ok:
             return Outcome(decision, response.status, object=response.body)
         return Outcome(decision, response.status, response.reason, response.message)
-
-    def _settle(self, waiting: _Waiting, outcome: Outcome, sent: bool) -> None:
-        self._report(waiting.tag, outcome, sent)
-        self._next(object_of(waiting.decision))
 
     def _report(self, tag: int, outcome: Outcome, sent: bool) -> None:
         kind = type(outcome.decision).__name__
@@ -290,4 +294,4 @@ class Writer:
             self._busy.pop(target, None)
             return
         waiting = behind.popleft()
-        self._lanes[lane_of(waiting.decision)].appendleft(waiting)
+        self._lanes[waiting.lane].appendleft(waiting)

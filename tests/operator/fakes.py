@@ -94,7 +94,7 @@ class FakeSender:
         self.sent: list[Request] = []
         self._open: dict[str, asyncio.Future[Response]] = {}
 
-    async def send(self, request: Request, *, urgent: bool = False, within: float | None = None) -> Response:
+    async def send(self, request: Request, *, allowed: Callable[[], bool]) -> Response:
         self.sent.append(request)
         if self.script:
             return self.script(request)

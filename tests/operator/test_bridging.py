@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dra_operator.api.meta import Key
-from dra_operator.cluster.kubernetes.client import Unreachable
+from dra_operator.cluster.kubernetes.client import Unreachable, Withdrawn
 from dra_operator.cluster.rest import Request, Response
 from dra_operator.operator.bridging import Bridging
 from dra_operator.operator.feed import Observed, Replaced
@@ -23,7 +24,7 @@ class Server:
         self.answers = list(answers)
         self.sent: list[Request] = []
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request, *, allowed: Callable[[], bool]) -> Response:
         self.sent.append(request)
         status = self.answers.pop(0) if self.answers else 200
         if status is None:
@@ -62,6 +63,25 @@ async def test_it_writes_nothing_while_another_leads_and_makes_up_for_it() -> No
     await bridging.work()
     assert server.sent == []
     leading[0] = True
+    await bridging.work()
+    assert [request.method for request in server.sent] == ["POST"]
+
+
+async def test_what_waits_to_be_sent_when_the_lead_is_lost_is_made_up_for_as_well() -> None:
+    leading = [True, False, True, True]
+
+    class Slow(Server):
+        async def send(self, request: Request, *, allowed: Callable[[], bool]) -> Response:
+            if not allowed():
+                raise Withdrawn
+            return await super().send(request, allowed=allowed)
+
+    server = Slow()
+    bridging = Bridging(server, leads=lambda: leading.pop(0))
+    heard(bridging, node(gpu=2))
+    listed(bridging)
+    await bridging.work()
+    assert server.sent == []
     await bridging.work()
     assert [request.method for request in server.sent] == ["POST"]
 

@@ -12,7 +12,8 @@ import pytest
 
 from dra_operator.cluster.kubernetes.client import Unreachable
 from dra_operator.cluster.rest import Request, Response
-from dra_operator.operator.leadership import Leadership
+from dra_operator.operator.election import Election
+from dra_operator.operator.leadership import ENDLESS, Leadership
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import LeadershipSettings
 
@@ -84,21 +85,44 @@ class Replica:
         self.world = world
         self.name = name
         self.reachable = True
-        #: Its event loop runs nothing before.
-        self.busy_until = 0.0
+        #: The whole process runs nothing before.
+        self.frozen_until = 0.0
+        #: Its main event loop runs nothing before.
+        self.stuck_until = 0.0
+        #: Seconds since its allocation loop turned.
+        self.idle = 0.0
         self.history: list[str] = []
         self.take_over: asyncio.Event | None = None
-        self.leadership = Leadership(
-            self, LeadershipSettings(**changes), Metrics(),
-            identity=name, gained=self._gained, lost=lambda: self.history.append("lost"),
+        self.election = Election(
+            LeadershipSettings(**changes), identity=name, changed=self._changed, idle_for=lambda: self.idle,
             steady=lambda: world.now, clock=lambda: world.now, sleep=self.sleep,
         )  # fmt: skip
-        self.task = asyncio.create_task(self.leadership.run())
+        self.leadership = Leadership(
+            lambda: self.election.term, Metrics(),
+            gained=self._gained, lost=lambda: self.history.append("lost"), steady=lambda: world.now,
+        )  # fmt: skip
+        self.task = asyncio.create_task(self.election.keep(self))
+        self._told: set[asyncio.Task[None]] = set()
+
+    def _changed(self) -> None:
+        task = asyncio.create_task(self._look())
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
+
+    async def _look(self) -> None:
+        if self.world.now < self.stuck_until:
+            await self.world.sleep(self.stuck_until - self.world.now)
+        self.leadership.look()
 
     async def sleep(self, seconds: float) -> None:
         await self.world.sleep(seconds)
-        if self.world.now < self.busy_until:
-            await self.world.sleep(self.busy_until - self.world.now)
+        if self.world.now < self.frozen_until:
+            await self.world.sleep(self.frozen_until - self.world.now)
+
+    async def release(self) -> None:
+        self.leadership.resign()
+        self.election.resign()
+        await self.task
 
     async def _gained(self) -> None:
         self.history.append("gained")
@@ -109,8 +133,7 @@ class Replica:
                 self.history.append("take-over cancelled")
                 raise
 
-    async def send(self, request: Request, *, urgent: bool = False, within: float | None = None) -> Response:
-        assert urgent
+    async def send(self, request: Request, *, within: float | None = None) -> Response:
         await asyncio.sleep(0)
         if not self.reachable:
             await self.world.sleep(within or 1)
@@ -120,7 +143,7 @@ class Replica:
     async def kill(self) -> None:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        self.leadership._held = False
+        self.election.term = None
 
 
 @pytest.fixture
@@ -164,10 +187,9 @@ async def test_a_released_lease_is_taken_at_the_next_attempt(world: World) -> No
     await world.pass_time(1)
     second = world.replica("b")
     await world.pass_time(10)
-    await first.leadership.release()
+    await first.release()
     assert not first.leadership.leads()
     assert first.history == ["gained", "lost"]
-    first.task.cancel()
     await world.pass_time(3)
     assert world.leaders == [second]
 
@@ -180,7 +202,7 @@ async def test_a_lease_is_released_for_good_whatever_a_renewal_is_doing(world: W
     world.wake_one()
     for _ in range(steps):
         await asyncio.sleep(0)
-    await first.leadership.release()
+    await first.release()
     await world.pass_time(5)
     assert world.lease is not None
     assert world.lease["spec"]["holderIdentity"] == ""
@@ -217,16 +239,45 @@ async def test_a_lease_renewed_too_late_is_gained_anew(world: World) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "leader"), [(4, "a"), (7, "a"), (12, "a"), (22, "b")])
-async def test_a_pass_that_takes_longer_than_the_lease(world: World, seconds: float, leader: str) -> None:
-    """No coroutine of the process runs meanwhile. It writes nothing until it has renewed, and goes on where nobody else took over."""
+async def test_a_process_that_stands_still(world: World, seconds: float, leader: str) -> None:
+    """As without any processor time. It writes nothing until it has renewed, and goes on where nobody else took over."""
     first, _ = world.replica("a"), world.replica("b")
     await world.pass_time(10)
-    first.busy_until = world.now + seconds
+    first.frozen_until = world.now + seconds
     await world.pass_time(seconds - 0.1)
     assert first.leadership.leads() is (seconds < 10)
     await world.pass_time(5)
     assert [replica.name for replica in world.leaders] == [leader]
     assert first.history == (["gained"] if leader == "a" else ["gained", "lost"])
+
+
+async def test_an_event_loop_that_stands_still_keeps_the_lease(world: World) -> None:
+    """As during a pass of a minute."""
+    first, _ = world.replica("a"), world.replica("b")
+    await world.pass_time(10)
+    first.stuck_until = world.now + 59
+    for _ in range(60):
+        await world.pass_time(1)
+        assert world.leaders == [first]
+    assert first.history == ["gained"]
+
+
+async def test_a_loop_that_never_turns_again_is_left_to_another_replica(world: World) -> None:
+    first, second = world.replica("a"), world.replica("b")
+    await world.pass_time(10)
+    first.idle, first.stuck_until = 61.0, world.now + 1000
+    await world.pass_time(10)
+    assert world.leaders == [], "it writes nothing although nobody told it"
+    await world.pass_time(20)
+    assert world.leaders == [second]
+    first.idle = 0.0
+    second.idle = 61.0
+    await world.pass_time(60)
+    assert world.leaders == [], "the first one holds it again, and has not begun anything in this term"
+    assert first.election.term is not None
+    await world.pass_time(1000)
+    assert world.leaders == [first]
+    assert first.history == ["gained", "lost", "gained"]
 
 
 async def test_one_failed_renewal_changes_nothing(world: World) -> None:
@@ -272,9 +323,26 @@ async def test_restarts_under_the_same_clock_wait_for_the_old_identity(world: Wo
     assert world.leaders == [second]
 
 
-async def test_without_election_there_is_nothing_to_ask(world: World) -> None:
-    alone = world.replica("a", enabled=False)
-    await world.pass_time(1)
-    assert alone.leadership.leads()
-    assert alone.history == ["gained"]
-    assert world.lease is None
+async def test_without_election_there_is_nothing_to_ask() -> None:
+    history: list[str] = []
+
+    async def gained() -> None:
+        history.append("gained")
+
+    alone = Leadership(lambda: ENDLESS, Metrics(), gained=gained, lost=lambda: history.append("lost"))
+    alone.look()
+    await alone.asked()
+    await asyncio.sleep(0)
+    assert alone.leads()
+    assert history == ["gained"]
+
+
+async def test_the_end_of_the_lease_is_noticed_when_it_comes(world: World) -> None:
+    """Not at the attempt after it: what is under way is given up before another replica may write."""
+    only = world.replica("a")
+    await world.pass_time(10)
+    only.reachable = False
+    while only.leadership.leads():
+        await world.pass_time(0.1)
+    await world.pass_time(1.1)
+    assert only.history == ["gained", "lost"]

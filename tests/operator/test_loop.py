@@ -28,15 +28,13 @@ class Rig:
         self.clock = Clock()
         #: By how much what the clock shows differs from the steady one.
         self.shift = 0.0
-        #: Seconds.
-        self.lease_left = 10.0
         self.writes = Writes()
         self.metrics = Metrics()
         self.started_over = 0
         self.prepare: Any = lambda engine: None
         self.loop = Loop(
             self._engine, LoopSettings(**changes), self.metrics,
-            start_over=self._start_over, lease_left=lambda: self.lease_left,
+            start_over=self._start_over,
             clock=lambda: self.clock.now + self.shift, steady=self.clock, sleep=self.clock.sleep,
         )  # fmt: skip
         self.loop.write_through(self.writes)
@@ -123,36 +121,8 @@ def test_pods_that_have_their_devices_are_let_go_while_much_waits_to_be_written(
     assert rig.engine.decided_at == []
 
 
-@pytest.mark.parametrize(
-    ("took", "lease_left", "begun"),
-    [(0.1, 0.5, True), (2, 3.9, False), (2, 4.1, True), (5, 6.9, False), (5, 7.1, True), (60, 7.1, True)],
-)
-def test_a_pass_that_may_outlast_the_lease_waits_for_a_renewal(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, took: float, lease_left: float, begun: bool
-) -> None:
-    """As long as the longest lately; and it is begun right after a renewal, however long it may be."""
-
-    def decide(engine: FakeEngine, now: float) -> list[Any]:
-        rig.clock.now += took
-        engine.decided_at.append(now)
-        return []
-
-    monkeypatch.setattr(FakeEngine, "decide", decide)
-    rig.loop.lead()
-    rig.loop.turn()
-    rig.lease_left = lease_left
-    rig.loop.post(pod("a"))
-    rig.clock.now += took
-    rig.loop.turn()
-    assert len(rig.engine.decided_at) == 1 + begun
-    rig.lease_left = 10.0
-    rig.clock.now += took
-    rig.loop.turn()
-    assert len(rig.engine.decided_at) == 2
-
-
 def test_a_turn_has_an_end() -> None:
-    """However slow the engine reads: renewals of the Lease wait for the end of a turn."""
+    """However slow the engine reads: answers and probes wait for the end of a turn."""
     rig = Rig(turn=0.03)
 
     def slow(kind: str, item: dict[str, Any]) -> bool:

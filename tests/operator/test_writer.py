@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dra_operator.cluster.kubernetes.client import Unreachable
+from dra_operator.cluster.kubernetes.client import Unreachable, Withdrawn
 from dra_operator.cluster.rest import Request, Response
 from dra_operator.engine.decisions import Decision
 from dra_operator.operator.metrics import Metrics
@@ -147,6 +148,44 @@ async def test_leadership_is_asked_right_before_each_write() -> None:
     assert rig.sender.paths == [CLAIM_STATUS.format("a")]
     assert rig.results == [(1, 200, ""), (2, 0, "NotLeader")]
     assert [written.sent for written in rig.done] == [True, False]
+
+
+async def test_a_write_that_still_waits_when_the_lead_is_lost_is_not_sent() -> None:
+    """For a pause that the API server asked for, or for a connection."""
+
+    class Throttled(FakeSender):
+        async def send(self, request: Request, *, allowed: Callable[[], bool]) -> Response:
+            await super().send(request, allowed=allowed)
+            if not allowed():
+                raise Withdrawn
+            return Response(200, {})
+
+    rig = Rig(Throttled(), loop=LoopSettings(writes=2))
+    rig.writer.submit([status_write(1, "a"), replace(ungate(2), node="n1")], 0)
+    await turn()
+    rig.leading = False
+    rig.sender.answer(CLAIM_STATUS.format("a"), 429)
+    rig.sender.answer(POD.format("p") + "/status", 429)
+    await turn(20)
+    assert sorted(rig.results) == [(1, 0, NOT_LEADER), (2, 0, NOT_LEADER)]
+    assert not any(written.sent for written in rig.done)
+    assert len(rig.sender.sent) == 2
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_what_is_in_flight_is_given_up_with_the_lead(begun: bool) -> None:
+    rig = Rig(FakeSender())
+    rig.writer.submit([status_write(1, "a")], 0)
+    if begun:
+        await turn()
+    rig.leading = False
+    rig.writer.abandon()
+    await turn()
+    assert rig.results == [(1, 0, NOT_LEADER)]
+    rig.leading = True
+    rig.writer.submit([status_write(2, "a")], 0)
+    await turn()
+    assert rig.sender.paths == [CLAIM_STATUS.format("a")] * (1 + begun), "the object is free again"
 
 
 async def test_observing_writes_reports_and_nothing_else() -> None:

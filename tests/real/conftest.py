@@ -51,12 +51,12 @@ def _policies_act(plane: ControlPlane) -> bool:
 
 @pytest.fixture
 def start_operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[StartOperator]:
-    """Start replicas: `start_operator(*arguments, ready=True)`. All of them end with the test."""
+    """Start replicas: `start_operator(*arguments, ready=True, module="dra_operator.cli")`. All of them end with the test."""
     kubeconfig = own_kubeconfig(control_plane, tmp_path)
     replicas: list[OperatorProcess] = []
 
-    def start(*arguments: str, ready: bool = True) -> OperatorProcess:
-        replica = OperatorProcess(kubeconfig, tmp_path / f"operator-{len(replicas)}.log", arguments)
+    def start(*arguments: str, ready: bool = True, module: str = "dra_operator.cli") -> OperatorProcess:
+        replica = OperatorProcess(kubeconfig, tmp_path / f"operator-{len(replicas)}.log", arguments, module)
         replicas.append(replica)
         replica.start(ready=ready)
         return replica

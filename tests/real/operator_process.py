@@ -22,10 +22,14 @@ PROBES = re.compile(rb'"probes":(\d+)')
 class OperatorProcess:
     """One replica. `start` again after `kill` or `stop`; the log goes on in the same file."""
 
-    def __init__(self, kubeconfig: Path, log: Path, arguments: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, kubeconfig: Path, log: Path, arguments: tuple[str, ...] = (), module: str = "dra_operator.cli"
+    ) -> None:
+        """`module` is run; it takes the arguments of `dra-operator`."""
         self.kubeconfig = kubeconfig
         self.log = log
         self.arguments = arguments
+        self.module = module
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -34,7 +38,7 @@ class OperatorProcess:
         command = [
             sys.executable,
             "-m",
-            "dra_operator.cli",
+            self.module,
             "run",
             "--kubeconfig",
             str(self.kubeconfig),

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from typing import Any, Self
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractStreamWriter
 
 from dra_operator.cluster.kubernetes.connection import Connection
 from dra_operator.cluster.kubernetes.settings import ClientSettings
@@ -26,12 +26,20 @@ class Unreachable(Exception):
     """No answer came. A write may have happened all the same."""
 
 
+class Withdrawn(Exception):
+    """The request was not to be sent any more when its turn came. The API server has not acted on it."""
+
+
 #: Called after every attempt with the request, the HTTP status (0: no answer) and the seconds it took.
 Observer = Callable[[Request, int, float], None]
 
 
 def _unobserved(request: Request, status: int, seconds: float) -> None:
     return None
+
+
+def _always() -> bool:
+    return True
 
 
 class Client:
@@ -73,11 +81,14 @@ class Client:
     async def close(self) -> None:
         await self._session.close()
 
-    async def send(self, request: Request, *, urgent: bool = False, within: float | None = None) -> Response:
+    async def send(
+        self, request: Request, *, within: float | None = None, allowed: Callable[[], bool] = _always
+    ) -> Response:
         """The server's answer, whatever its status. 429 and 503 are sent again after the pause the server asks for.
 
-        `urgent` requests wait for nobody's turn (the Lease). An eviction is never repeated: its 429 is the answer of a
-        disruption budget. `within`: seconds for one attempt. Raises Unreachable.
+        An eviction is never repeated: its 429 is the answer of a disruption budget. `within`: seconds for one attempt. `allowed` is
+        asked before every attempt, and once more when the body goes out, after whatever the connection had to wait for. Raises
+        Unreachable, and Withdrawn where `allowed` said no.
         """
         data = None if request.body is None else orjson.dumps(request.body)
         repeatable = not request.path.endswith("/eviction")
@@ -85,8 +96,8 @@ class Client:
             total=within or self.settings.request_timeout, sock_connect=self.settings.connect_timeout
         )
         for attempt in range(1, self.settings.attempts + 1):
-            async with nullcontext() if urgent else self._room:
-                response, retry_after = await self._attempt(request, data, limits)
+            async with self._room:
+                response, retry_after = await self._attempt(request, data, limits, allowed)
             if response.status not in THROTTLED or not repeatable or attempt == self.settings.attempts:
                 break
             pause = retry_after if retry_after is not None else self.settings.retry_pause * 2 ** (attempt - 1)
@@ -95,40 +106,42 @@ class Client:
         return response
 
     async def _attempt(
-        self, request: Request, data: bytes | None, limits: aiohttp.ClientTimeout
+        self, request: Request, data: bytes | None, limits: aiohttp.ClientTimeout, allowed: Callable[[], bool]
     ) -> tuple[Response, float | None]:
         """One exchange (two after a 401: the token is read again once). Answer and Retry-After seconds."""
         renewed = False
         while True:
+            if not allowed():
+                raise Withdrawn
             began = asyncio.get_running_loop().time()
             status = 0
+            body = None if data is None else _Guarded(data, request.content_type, allowed)
             try:
                 async with self._session.request(
                     request.method,
                     self.connection.server + request.path,
                     params=request.query or None,
-                    data=data,
-                    headers=await self._headers(request.content_type if data is not None else None, renewed),
+                    data=body,
+                    headers=await self._headers(renewed),
                     timeout=limits,
                     server_hostname=self.connection.server_name,
                 ) as answer:
-                    body = await answer.read()
+                    text = await answer.read()
                     status = answer.status
                     if status == 401 and not renewed:
                         renewed = True
                         continue
-                    return Response(status, _json(body, status)), _retry_after(answer.headers)
+                    return Response(status, _json(text, status)), _retry_after(answer.headers)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if body is not None and body.withdrawn:
+                    raise Withdrawn from None
                 raise Unreachable(f"{request.method} {request.path}: {error or type(error).__name__}") from error
             finally:
                 self._observer(request, status, asyncio.get_running_loop().time() - began)
 
-    async def _headers(self, content_type: str | None, renew: bool) -> dict[str, str]:
-        headers = {"Content-Type": content_type} if content_type else {}
+    async def _headers(self, renew: bool) -> dict[str, str]:
         authorization = await self.connection.authorization(renew=renew)
-        if authorization:
-            headers["Authorization"] = authorization
-        return headers
+        return {"Authorization": authorization} if authorization else {}
 
     async def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
@@ -147,7 +160,7 @@ class Client:
                 async with self._session.get(
                     self.connection.server + path,
                     params=request.query,
-                    headers=await self._headers(None, renew),
+                    headers=await self._headers(renew),
                     timeout=limits,
                     server_hostname=self.connection.server_name,
                 ) as answer:
@@ -163,6 +176,21 @@ class Client:
             raise Unreachable(f"WATCH {path}: {error or type(error).__name__}") from error
         finally:
             self._observer(request, status, asyncio.get_running_loop().time() - began)
+
+
+class _Guarded(aiohttp.BytesPayload):
+    """A request's body that does not go out unless it is still `allowed` to. Without its body the API server acts on no request."""
+
+    def __init__(self, value: bytes, content_type: str, allowed: Callable[[], bool]) -> None:
+        super().__init__(value, content_type=content_type)
+        self._allowed = allowed
+        self.withdrawn = False
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        self.withdrawn = not self._allowed()
+        if self.withdrawn:
+            raise Withdrawn
+        await super().write_with_length(writer, content_length)
 
 
 class WatchRefused(Exception):

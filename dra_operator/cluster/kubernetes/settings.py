@@ -29,7 +29,7 @@ class ClientSettings:
     """Seconds; a longer Retry-After is cut to this. Default 10: state older than that is not worth sending."""
 
     concurrency: int = 64
-    """Requests in flight at once (urgent ones, i.e. the Lease, come on top). Default 64: enough to keep a small API
+    """Requests in flight at once (the Lease has a client of its own). Default 64: enough to keep a small API
     server busy, below what priority-and-fairness lets one ordinary flow have on a default control plane."""
 
     token_refresh: float = 60.0

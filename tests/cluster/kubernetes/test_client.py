@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from dra_operator.cluster.kubernetes.client import Client, Unreachable
-from dra_operator.cluster.kubernetes.settings import ClientSettings
+from dra_operator.cluster.kubernetes.client import Client, Unreachable, Withdrawn
 from dra_operator.cluster.rest import NODES, PODS, Request
 from tests.cluster.kubernetes.apiserver import FakeApiServer
 
@@ -96,14 +93,30 @@ async def test_a_token_that_stays_wrong_is_an_answer(server: FakeApiServer, clie
     assert server.requests[("GET", NODES.path())] == 2
 
 
-async def test_urgent_requests_wait_for_nobody(server: FakeApiServer) -> None:
-    async with Client(server.connection(), ClientSettings(concurrency=1)) as client:
-        await client._room.acquire()
-        waiting = asyncio.create_task(client.send(LIST))
-        assert (await client.send(LIST, urgent=True)).status == 200
-        assert not waiting.done()
-        client._room.release()
-        assert (await waiting).status == 200
+@pytest.mark.parametrize(
+    ("failures", "answers", "requests"),
+    [
+        ([], [False], 0),
+        ([429], [True, True, False], 1),
+        ([401], [True, True, False], 1),
+        # As when the connection took long: the headers may be out by then, and no API server acts on those.
+        ([], [True, False], None),
+    ],
+)
+async def test_what_is_not_allowed_any_more_is_not_written(
+    server: FakeApiServer, client: Client, failures: list[int], answers: list[bool], requests: int | None
+) -> None:
+    """`answers`: what is answered each time it is asked."""
+    server.put(NODES, "n", labels="old")
+    for status in failures:
+        server.fail("PUT", NODES.path(name="n"), status)
+    body = {"metadata": {"name": "n"}, "labels": "new"}
+    with pytest.raises(Withdrawn):
+        await client.send(Request("PUT", NODES.path(name="n"), body), allowed=lambda: answers.pop(0))
+    assert server.kinds["nodes"].objects[("", "n")]["labels"] == "old"
+    if requests is not None:
+        assert server.requests[("PUT", NODES.path(name="n"))] == requests
+    assert (await client.send(Request("PUT", NODES.path(name="n"), body), allowed=lambda: True)).status == 200
 
 
 async def test_every_attempt_is_observed(server: FakeApiServer) -> None:

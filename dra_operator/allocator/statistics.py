@@ -5,8 +5,10 @@ Only counting; the explanation in words is made elsewhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
+from dra_operator.allocator.masks import bits_of, mask_of
 from dra_operator.allocator.memory import NOTHING, Known
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.problem import Problem, RequestStats, SelectorWarning, Strategy, Unsolved
@@ -31,6 +33,8 @@ class Survey:
     ) -> None:
         self.problem, self.inventory, self.known = problem, inventory, known
         self.held, self.homeless, self.unfit = held, homeless, unfit
+        #: Devices of several nodes are counted once, at the first state whose nodes may be used, else at the first that has them.
+        self.counted: set[DeviceId] = set()
 
     def unsolved(self) -> Unsolved:
         """The attempt in numbers."""
@@ -42,6 +46,7 @@ class Survey:
         tried = excluded = 0
         broken_pools: dict[str, None] = {}
         candidates = None if self.problem.nodes is None else frozenset(self.problem.nodes)
+        left_out: list[State] = []
         for state in self.inventory.states.populated():
             names = state.nodes if candidates is None else [name for name in state.nodes if name in candidates]
             allowed = [name for name in names if name not in self.unfit] if self.unfit else names
@@ -49,14 +54,18 @@ class Survey:
             out = len(state.nodes) - len(allowed)
             tried += len(allowed)
             excluded += out
+            if not allowed:
+                left_out.append(state)
+            fresh = self._fresh(state) if allowed else frozenset()
             special = [name for name in allowed if name in self.held] if self.held else []
             for way in plan.ways:
                 row = stats[way.index]
-                self._static(row, table, way, len(allowed), out)
+                self._static(row, table, way, len(allowed), out, fresh)
                 if len(allowed) > len(special):
-                    self._dynamic(row, table, state, way, 0, len(allowed) - len(special))
-                for name in special:
-                    self._dynamic(row, table, state, way, self.held[name], 1)
+                    self._dynamic(row, table, state, way, 0, len(allowed) - len(special), fresh)
+                for number, name in enumerate(special):
+                    once = fresh if number == 0 and len(allowed) == len(special) else frozenset()
+                    self._dynamic(row, table, state, way, self.held[name], 1, once)
             if state.view.broken and allowed:
                 for name in allowed:
                     for section in self.inventory.nodes[name].sections:
@@ -64,30 +73,55 @@ class Survey:
                         reason = content.incomplete or content.invalid
                         if reason is not None:
                             broken_pools.setdefault(f"{section.pool.id}: {reason}")
+        for state in left_out:
+            for row in stats if (fresh := self._fresh(state)) else ():
+                row.seen += len(fresh)
+                row.node += len(fresh)
         return Unsolved(
             tuple(stats), tried, excluded, tuple(broken_pools), warnings_of(self.known, self.inventory, self.problem)
         )
 
-    def _static(self, row: RequestStats, table: Table, way: Way, nodes: int, out: int) -> None:
-        counts = table.columns[way.index].rejected
-        row.seen += counts["seen"] * (nodes + out)
-        row.node += counts["seen"] * out
+    def _fresh(self, state: State) -> frozenset[int]:
+        """Positions of the devices of several nodes that no state before this one had."""
+        view = state.view
+        fresh = frozenset(
+            position
+            for position, offer in enumerate(view.offers if view.shared_pools else ())
+            if offer.home is None and offer.id not in self.counted
+        )
+        self.counted.update(view.offers[position].id for position in fresh)
+        return fresh
+
+    def _static(self, row: RequestStats, table: Table, way: Way, nodes: int, out: int, fresh: frozenset[int]) -> None:
+        column = table.columns[way.index]
+        own = column.rejected["seen"]
+        row.seen += own * (nodes + out) + len(fresh)
+        row.node += own * out
         if not nodes:
             return
-        for reason, count in counts.items():
+        found = Counter({reason: count * nodes for reason, count in column.rejected.items()})
+        found.update(reason for position, reason in column.abroad.items() if position in fresh)
+        for reason, count in found.items():
             if isinstance(reason, Rejected):
                 counted = row.class_selectors if reason.by_class else row.request_selectors
-                counted[reason.index] = counted.get(reason.index, 0) + count * nodes
-        row.selector_errors += counts["broken"] * nodes
-        row.unsupported += counts["unsupported"] * nodes
-        row.tainted += counts["tainted"] * nodes
-        row.capacity += counts["capacity"] * nodes
-        row.constraint += counts["constraint"] * nodes
+                counted[reason.index] = counted.get(reason.index, 0) + count
+        row.selector_errors += found["broken"]
+        row.unsupported += found["unsupported"]
+        row.tainted += found["tainted"]
+        row.capacity += found["capacity"]
+        row.constraint += found["constraint"]
 
-    def _dynamic(self, row: RequestStats, table: Table, state: State, way: Way, held: int, nodes: int) -> None:
+    def _dynamic(
+        self, row: RequestStats, table: Table, state: State, way: Way, held: int, nodes: int, fresh: frozenset[int]
+    ) -> None:
         usable = table.columns[way.index].usable
         if not usable:
             return
+        once = mask_of([bit for bit, position in enumerate(table.order) if position in fresh], len(table.order))
+
+        def count(mask: int) -> int:
+            return (mask & ~table.shared).bit_count() * nodes + (mask & once).bit_count()
+
         empty = self.problem.ignore_usage
         start = make_start(
             table,
@@ -98,29 +132,27 @@ class Survey:
             held,
         )
         if way.admin:
-            row.available += usable.bit_count() * nodes
+            row.available += count(usable)
             row.most_on_a_node = max(row.most_on_a_node, usable.bit_count())
             return
-        kept = (usable & start.held).bit_count()
-        row.held += kept * nodes
-        row.allocated += ((usable & ~start.free).bit_count() - kept) * nodes
+        row.held += count(usable & start.held)
+        row.allocated += count(usable & ~start.free & ~start.held)
         left = dict(start.left)
-        available = 0
-        for bit in range(len(table.order)):
-            if not usable & start.free & 1 << bit:
-                continue
+        small = drained = 0
+        for bit in bits_of(usable & start.free):
             takes = table.columns[way.index].takes.get(bit, ())
             if bit in left and any(take > have for take, have in zip(takes, left[bit], strict=True)):
-                row.capacity += nodes
+                small |= 1 << bit
             elif not start.running >> bit & 1 and any(
                 amount > 0 and amount > start.counters[number]
                 for number, amount in table.counters.drains.get(table.order[bit], ())
             ):
-                row.counters += nodes
-            else:
-                available += 1
-        row.available += available * nodes
-        row.most_on_a_node = max(row.most_on_a_node, available)
+                drained |= 1 << bit
+        available = usable & start.free & ~small & ~drained
+        row.capacity += count(small)
+        row.counters += count(drained)
+        row.available += count(available)
+        row.most_on_a_node = max(row.most_on_a_node, available.bit_count())
 
 
 def warnings_of(known: Known, inventory: Inventory, problem: Problem) -> tuple[SelectorWarning, ...]:

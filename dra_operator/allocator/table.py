@@ -30,7 +30,8 @@ class Column:
     `lacking`: those of `every` that lack an attribute of a constraint.
     `broken`: bits of devices on which a selector, capacity request or derived attribute fails, with the error.
     `takes`: what a share of a shareable device consumes, per bit, in the order of the device's capacity names.
-    `values`: per rule, the attribute's value per bit. `rejected`: where the other devices fell out, for statistics.
+    `values`: per rule, the attribute's value per bit. `rejected`: for statistics, where the others of the node's own devices fell out,
+    and under "seen" how many own ones there are; `abroad`: where devices that other nodes see as well did, by position.
     """
 
     usable: int = 0
@@ -41,6 +42,7 @@ class Column:
     values: dict[int, dict[int, Hashable]] = field(default_factory=dict)
     masks: dict[int, dict[Hashable, int]] = field(default_factory=dict)
     rejected: Counter[object] = field(default_factory=Counter)
+    abroad: dict[int, object] = field(default_factory=dict)
 
 
 class Table:

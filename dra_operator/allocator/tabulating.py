@@ -68,6 +68,9 @@ class _Builder:
         self.first = _first_alike(plan)
         self.distinct = [way for way in plan.ways if self.first[way.index] == way.index]
         self.rejected = {way.index: Counter[object]() for way in self.distinct}
+        #: Devices that other nodes see as well, and where they fall out.
+        self.shared = frozenset(position for position, offer in enumerate(view.offers) if offer.home is None)
+        self.abroad: dict[int, dict[int, object]] = {way.index: {} for way in self.distinct}
 
     def build(self) -> Table:
         table, plan = self.table, self.plan
@@ -77,11 +80,13 @@ class _Builder:
             if any(cell.usable or cell.every or cell.broken is not None for cell in item.row)
         ]
         self._number(sorts)
-        columns = {way.index: Column(rejected=self.rejected[way.index]) for way in self.distinct}
+        columns = {
+            way.index: Column(rejected=self.rejected[way.index], abroad=self.abroad[way.index]) for way in self.distinct
+        }
         table.columns = list(columns.values())
         for item in sorts:
             self._fill(item)
-        shared = [bit for bit, position in enumerate(table.order) if self.view.offers[position].home is None]
+        shared = [bit for bit, position in enumerate(table.order) if position in self.shared]
         table.shared = mask_of(shared, len(table.order))
         own = set(table.order) - {table.order[bit] for bit in shared}
         table.own = mask_of(own, len(self.view.offers))
@@ -131,7 +136,7 @@ class _Builder:
             size = self._size(kind)
             for values, alike in self._by_values(verdicts, positions).items():
                 row = [
-                    self._cell(way, verdict, its, len(alike))
+                    self._cell(way, verdict, its, alike)
                     for way, verdict, its in zip(self.distinct, verdicts, values, strict=True)
                 ]
                 found.append(_Sort(kind, row, alike, size))
@@ -166,28 +171,32 @@ class _Builder:
                 break
         return tuple(found)
 
-    def _cell(self, way: Way, verdict: tuple[_Cell, object], values: _Values, devices: int) -> _Cell:
+    def _cell(self, way: Way, verdict: tuple[_Cell, object], values: _Values, positions: list[int]) -> _Cell:
         cell, reason = verdict
+        if reason is None and way.constraints:
+            cell, reason = self._constrained(way, cell, values)
+        abroad = self.shared.intersection(positions) if self.shared else ()
         count = self.rejected[way.index]
-        count["seen"] += devices
+        count["seen"] += len(positions) - len(abroad)
         if reason is not None:
-            count[reason] += devices
-            return cell
-        if not way.constraints:
-            return cell
-        cell = _Cell(every=cell.every, takes=cell.takes)
+            count[reason] += len(positions) - len(abroad)
+            self.abroad[way.index].update(dict.fromkeys(abroad, reason))
+        return cell
+
+    @staticmethod
+    def _constrained(way: Way, judged: _Cell, values: _Values) -> tuple[_Cell, object]:
+        """What is left of a verdict once the constraints have looked at the device."""
+        cell = _Cell(every=judged.every, takes=judged.takes)
         for number, value in zip(way.constraints, values, strict=False):
             if isinstance(value, Broken):
-                count["broken"] += devices
                 cell.broken = value
-                return cell
+                return cell, "broken"
             if value is None:
-                count["constraint"] += devices
                 cell.lacking = True
-                return cell
+                return cell, "constraint"
             cell.values[number] = value
         cell.usable = True
-        return cell
+        return cell, None
 
     def _judge(self, way: Way, kind: Kind) -> tuple[_Cell, object]:
         """What a way says to all devices of a kind, and why it rejects them (None: it does not)."""

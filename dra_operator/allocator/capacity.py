@@ -42,6 +42,21 @@ def consumption(requests: Mapping[str, Quantity], device: Device, fractional: bo
     return taken
 
 
+def shortfall(requests: Mapping[str, Quantity], device: Device, fractional: bool) -> str:
+    """What a device that cannot serve the request at all lacks, in a few words: there `consumption` is None."""
+    for name in sorted(requests.keys() - device.capacity.keys()):
+        return f"no capacity {name}" + (f", only {', '.join(sorted(device.capacity))}" if device.capacity else "")
+    for name, value in sorted(device.capacity.items()):
+        policy = device.policies.get(name)
+        amount = _amount(requests.get(name), value, policy, fractional)
+        if amount > value:
+            return f"{name}: {amount} needed, {value} in all"
+        if policy is not None and not _allowed(amount, policy, fractional):
+            above = policy.maximum is not None and amount > policy.maximum
+            return f"{name}: {amount} needed, {f'at most {policy.maximum} in one claim' if above else 'not a value it allows'}"
+    raise AssertionError("the device can serve the request")
+
+
 def _amount(requested: Quantity | None, value: Quantity, policy: RequestPolicy | None, fractional: bool) -> Quantity:
     if requested is None:
         return policy.default if policy is not None and policy.default is not None else value

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from dra_operator.allocator import Trial
 from dra_operator.allocator.plan import Requirement, Rule
+from dra_operator.api.claims import MAX_RESULTS
 from dra_operator.explain.bench import Bench
 from dra_operator.explain.constraintchanges import without_unit_constraint
 from dra_operator.explain.drafts import Draft
 from dra_operator.explain.explanation import Cause, RequestExplanation, Step, counted, listed, on_nodes
 from dra_operator.explain.looking import Look
+from dra_operator.explain.nearest import results_of
 from dra_operator.explain.releases import Release
 from dra_operator.explain.workloads import update_of
 from dra_operator.queue.nodefit import Misfit, describe_misfits
@@ -107,6 +109,17 @@ def _scattered(look: Look) -> Iterator[Cause]:
         parts = ", ".join(f"{name} on {counted(len(names), 'node')}" for name, names in where)
         yield Cause("scattered", f"no node has the devices for all requests: {parts}")
     elif everywhere:
+        spots = {id(place.spot): place.spot for place in look.places if place.record.name in everywhere}
+        most = [min(counts) for counts in zip(*(results_of(look, spot) for spot in spots.values()), strict=True)]
+        for claim, count in enumerate(most):
+            if count > MAX_RESULTS:
+                name = look.situation.problem.claims[claim].meta.name
+                yield Cause(
+                    "limit",
+                    f"claim {name} would have {counted(count, 'device')} or more, and a claim can have {MAX_RESULTS} at most: "
+                    "ask for a number of them, or for fewer by a selector",
+                )
+                return
         count = counted(len(everywhere), "node")
         have = "has" if len(everywhere) == 1 else "have"
         yield Cause("together", f"{count} {have} devices for each request, but not for all of them together")

@@ -8,11 +8,11 @@ from functools import partial
 from itertools import zip_longest
 
 from dra_operator.allocator import UnitConstraint
+from dra_operator.allocator.masks import bits_of
 from dra_operator.allocator.plan import Way
 from dra_operator.api.claims import DeviceConstraint
 from dra_operator.explain.changes import TRIED, Asked, Change
 from dra_operator.explain.drafts import Apply, Draft
-from dra_operator.explain.looking import bits_of
 from dra_operator.explain.situation import Waiver
 from dra_operator.inventory.pools import Offer
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 
 from dra_operator.allocator.plan import Way
-from dra_operator.api.claims import RequestDetail
+from dra_operator.api.claims import MAX_RESULTS, RequestDetail
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.taints import BLOCKING_EFFECTS, Taint, Toleration
 from dra_operator.explain.changes import TRIED, Asked, Change, distance
@@ -55,7 +56,16 @@ def _tolerating(detail: RequestDetail, added: tuple[Toleration, ...]) -> Request
 
 
 def _capacities(asked: Asked, way: Way) -> Iterator[Change]:
+    known = sorted({name for kind in asked.accepted(way) for name in kind.device.capacity})
     for name, wanted in way.detail.capacity.items():
+        for other in _meant(name, known) if name not in known else ():
+            if other not in way.detail.capacity:
+                yield Change(
+                    "capacity",
+                    f"name the capacity {other} instead of {name} ({asked.where(way)})",
+                    with_detail(way, partial(_renaming, name=name, other=other)),
+                    f"{way.index}/{name}/capacity",
+                )
         smaller = [amount for amount in _amounts(asked, way, name) if amount < wanted and amount.sign > 0]
         for amount in sorted(set(smaller), reverse=True)[:TRIED]:
             less = Quantity(amount.nano, wanted.format)
@@ -72,8 +82,20 @@ def _asking(detail: RequestDetail, name: str, amount: Quantity) -> RequestDetail
     return replace(detail, capacity={**detail.capacity, name: amount})
 
 
+def _renaming(detail: RequestDetail, name: str, other: str) -> RequestDetail:
+    """In its place among the others."""
+    return replace(detail, capacity={other if key == name else key: value for key, value in detail.capacity.items()})
+
+
+def _meant(name: str, known: list[str]) -> list[str]:
+    """Names of capacities that somebody who wrote `name` may have meant: with or without the domain, or misspelt."""
+    bare = name.rpartition("/")[2]
+    same = [other for other in known if other.rpartition("/")[2] == bare]
+    return same or get_close_matches(name, known, TRIED, 0.5) or (known if len(known) == 1 else [])
+
+
 def _amounts(asked: Asked, way: Way, name: str) -> Iterator[Quantity]:
-    """What devices have of a capacity: what is left of those that are shared, all of the others."""
+    """What devices have of a capacity: what is left of those that are shared, all of the others, and the most they give one claim."""
     for spot in asked.look.spots:
         view = spot.table.view
         for bit, left in spot.start.left:
@@ -84,12 +106,17 @@ def _amounts(asked: Asked, way: Way, name: str) -> Iterator[Quantity]:
     for kind in asked.accepted(way):
         if name in kind.device.capacity:
             yield kind.device.capacity[name]
+        policy = kind.device.policies.get(name)
+        if policy is not None:
+            yield from (policy.valid_values or ())[-1:]
+            if policy.maximum is not None:
+                yield policy.maximum
 
 
 def _counts(asked: Asked, way: Way) -> Iterator[Change]:
     most = asked.look.rows[way.index].most_on_a_node
     if way.all:
-        options = [most] if most else []
+        options = [min(most, MAX_RESULTS)] if most else []
     else:
         options = sorted({number for number in (way.count - 1, most, way.count // 2, 1) if 0 < number < way.count})
     for count in reversed(options):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from dra_operator.allocator import Trial
-from dra_operator.allocator.capacity import CapacityError, consumption
+from dra_operator.allocator.capacity import CapacityError, consumption, shortfall
+from dra_operator.allocator.masks import bits_of
 from dra_operator.allocator.memory import memory_of
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.selection import Broken, Rejected
@@ -98,7 +99,7 @@ _TEXTS = {
     "error": "on which a selector fails",
     "pool": "in pools that cannot be used",
     "unsupported": "in need of features that are off",
-    "size": "too small for the capacity asked for",
+    "size": "without the capacity asked for",
     "taint": "with taints that are not tolerated",
     "attribute": "without an attribute that a constraint compares",
     "node": "on nodes that are out of the question",
@@ -323,7 +324,8 @@ class Look:
         if features.consumable_capacity:
             try:
                 if consumption(way.detail.capacity, device, features.fractional_capacity_range) is None:
-                    return Verdict("size")
+                    short = shortfall(way.detail.capacity, device, features.fractional_capacity_range)
+                    return Verdict("size", detail=short)
             except CapacityError as error:
                 return Verdict("error", detail=str(error))
         taint = untolerated(kind.taints, way.detail.tolerations) if features.device_taints else None
@@ -403,13 +405,6 @@ def kept_text(kept: Kept | None) -> str:
     if kept is None:
         return "somebody else"
     return kept.name if kept.priority is None else f"{kept.name} (priority {kept.priority})"
-
-
-def bits_of(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 def plain(nano: int) -> str:

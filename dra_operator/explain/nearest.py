@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dra_operator.allocator.plan import Way
+from dra_operator.api.claims import MAX_RESULTS
 from dra_operator.explain.explanation import NearNode
 from dra_operator.explain.looking import Look, Place, Spot
 
@@ -68,12 +69,28 @@ def _wanted(way: Way, spot: Spot) -> int:
 
 def lacks_of(look: Look, place: Place) -> tuple[str, ...]:
     """What keeps the unit off the node, a phrase each."""
-    texts = list(_short_requests(look, place.spot))
+    texts = [*_beyond_the_limit(look, place.spot), *_short_requests(look, place.spot)]
     if place.misfit is not None:
         texts.append(place.misfit.text())
     if not texts:
         texts.append("has enough for each request, but not for all together")
     return tuple(texts)
+
+
+def _beyond_the_limit(look: Look, spot: Spot) -> Iterable[str]:
+    """Claims that would have more devices there than a claim can have: mode All takes all that match."""
+    for claim, count in enumerate(results_of(look, spot)):
+        if count > MAX_RESULTS:
+            name = look.situation.problem.claims[claim].meta.name
+            yield f"would give claim {name} {count} devices, and a claim can have {MAX_RESULTS} at most"
+
+
+def results_of(look: Look, spot: Spot) -> list[int]:
+    """By claim, how many devices it would have to have on the node."""
+    found = [0] * len(look.situation.problem.claims)
+    for requirement in look.plan.requirements:
+        found[requirement.ways[0].claim] += min(_wanted(way, spot) for way in requirement.ways)
+    return found
 
 
 def _short_requests(look: Look, spot: Spot) -> Iterable[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_operator.allocator import Failed, RequestStats, Unsolved
-from dra_operator.api.claims import ResourceClaim
+from dra_operator.api.claims import MAX_RESULTS, ResourceClaim
 from dra_operator.queue.nodefit import Misfit, describe_misfits
 
 #: Failures of the claim or class as they are written: no change of the inventory alone would help.
@@ -85,6 +85,8 @@ def _request_line(stats: RequestStats, claims: Sequence[ResourceClaim]) -> str |
     causes = [f"{count} {text}" for count, text in _causes(stats) if count]
     if stats.available:
         causes.append(f"{stats.available} free, at most {stats.most_on_a_node} on one node")
+    if stats.wanted is None and stats.most_on_a_node > MAX_RESULTS:
+        causes.append(f"and a claim can have {MAX_RESULTS} at most")
     return f"{head}: of {stats.seen} devices {', '.join(causes)}"
 
 

@@ -234,6 +234,33 @@ def capacity_short() -> tuple[Stage, str]:
 
 
 @case
+def capacity_of_no_such_name() -> tuple[Stage, str]:
+    exactly = {"deviceClassName": "gpu", "capacity": {"requests": {f"{GPU}/memory": "20Gi"}}}
+    wanted = asking("c", {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
+    return settled(node("n1"), big_gpus("n1", 2), device_class(), wanted, pod("p", "c")), "pod/p"
+
+
+@case
+def capacity_beyond_what_one_claim_may_take() -> tuple[Stage, str]:
+    exactly = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "30Gi"}}}
+    wanted = asking("c", {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
+    shared = device("g0", allowMultipleAllocations=True)
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "20Gi"}}
+    shared["capacity"] = {"memory": {"value": "40Gi", "requestPolicy": policy}}
+    return settled(node("n1"), published("n1", [shared]), device_class(), wanted, pod("p", "c")), "pod/p"
+
+
+@case
+def all_devices_of_a_large_node() -> tuple[Stage, str]:
+    wanted = asking(
+        "c",
+        {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]}},
+    )
+    many = published("n1", [device(f"g{number}") for number in range(40)])
+    return settled(node("n1"), many, device_class(), wanted, pod("p", "c")), "pod/p"
+
+
+@case
 def counters_short() -> tuple[Stage, str]:
     def part(name: str, units: str) -> Object:
         consumed = [{"counterSet": "gpu-0", "counters": {"slices": {"value": units}}}]

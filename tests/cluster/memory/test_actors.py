@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -334,6 +335,29 @@ class TestOthers:
             }
         )
         cluster.run(3)
+        assert phase(cluster, "p", "exempt") is None
+
+    @pytest.mark.parametrize("of", ["node", "device"])
+    def test_a_taint_is_tolerated_for_so_many_seconds(self, cluster: Cluster, of: str) -> None:
+        taint = {"key": "broken", "effect": "NoExecute"}
+        toleration = {**taint, "operator": "Exists", "tolerationSeconds": 60}
+        wanted = copy.deepcopy({**template(), "metadata": {"name": "gpu", "namespace": "exempt"}})
+        if of == "device":
+            wanted["spec"]["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = [toleration]
+        item = pod("p", terminationGracePeriodSeconds=1, **({"tolerations": [toleration]} if of == "node" else {}))
+        item["metadata"]["namespace"] = "exempt"
+        cluster.apply(EXEMPT, node("n1"), slice_of("n1"), device_class(), wanted, item)
+        cluster.run(1)
+        kind, name = ("Node", "n1") if of == "node" else ("ResourceSlice", slice_of("n1")["metadata"]["name"])
+        tainted = cluster.get(kind, name)
+        assert tainted is not None
+        spec = tainted.setdefault("spec", {})
+        for entry in [spec] if of == "node" else spec["devices"]:
+            entry["taints"] = [taint]
+        assert cluster.send("PUT", kind, name, tainted).ok
+        cluster.run(50)
+        assert phase(cluster, "p", "exempt") == "Running"
+        cluster.run(15)
         assert phase(cluster, "p", "exempt") is None
 
     def test_a_deleted_namespace_is_emptied_first(self, cluster: Cluster) -> None:

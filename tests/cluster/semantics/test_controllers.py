@@ -17,6 +17,7 @@ from tests.cluster.semantics.things import (
     patch,
     pod,
     protected,
+    result,
     said,
     status,
     strategic,
@@ -439,3 +440,39 @@ class TestWorkloads:
         assert said(create(report, "operator")(place)) == "201"
         assert delete("ResourceClaim", "c")(place).ok
         place.eventually(lambda: place.gone("ClaimReport", "c"), 60.0)
+
+
+class TestTaintedDevices:
+    def test_who_is_evicted_when_a_device_is_tainted(self, place: Place) -> None:
+        """A toleration counts for as long as it says, and only one for NoExecute by name: an empty effect is kube-scheduler's alone."""
+        (node,) = place.world.add_nodes(1)
+        create(CLASS)(place)
+        admins = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+        assert patch("Namespace", place.namespace, admins)(place).ok
+        taken: dict[str, dict[str, Any]] = {
+            "stays": {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
+            "goes": {"tolerations": [{"operator": "Exists"}]},
+            "goes-as-well": {"adminAccess": True},
+            "goes-later": {"tolerations": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 4}]},
+        }
+        for name, fields in taken.items():
+            place.create(claim(name))
+            made = place.create(pod(name, claims=[uses(name)], terminationGracePeriodSeconds=0))
+            reserved = [consumer(name, made["metadata"]["uid"])]
+            device = {**result(), "pool": place.namespace, "device": name, **fields}
+            assert allocate(name, device, node=node, reserved=reserved)(place).ok
+        place.world.pass_time(0.3)
+        for name in taken:
+            assert strategic("Pod", name, UNGATE, by="operator")(place).ok
+            place.eventually(lambda name=name: running(place, name))
+        rule = {
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": place.namespace},
+            "spec": {"deviceSelector": {"pool": place.namespace}, "taint": {"key": "k", "effect": "NoExecute"}},
+        }
+        place.create(rule)
+        place.eventually(lambda: place.gone("Pod", "goes") and place.gone("Pod", "goes-as-well"))
+        assert running(place, "stays")
+        place.eventually(lambda: place.gone("Pod", "goes-later"))
+        assert running(place, "stays")
+        assert delete("DeviceTaintRule", place.namespace)(place).ok

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import inf
 
-from dra_operator.api.errors import InvalidObject
-from dra_operator.api.meta import Key
+from dra_operator.api.errors import InvalidField, InvalidObject
+from dra_operator.api.meta import Key, parse_time
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
 from dra_operator.api.taints import Taint, Toleration
 from dra_operator.cluster.memory.actors.actor import Reconciler
@@ -33,10 +34,15 @@ _QUARANTINE = 40.0
 
 
 class NodeLifecycle(Reconciler):
-    """Pods on nodes that are gone are deleted by force; NoExecute taints of nodes evict what does not tolerate them."""
+    """Pods on nodes that are gone are deleted by force; NoExecute taints of nodes evict what does not tolerate them (for longer)."""
 
     user = NAMESPACE_CONTROLLER
     watches = {NODES: 0.01, PODS: 0.01}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Since when pods are on a node with taints that they do not tolerate for ever.
+        self._tainted: dict[str, float] = {}
 
     def on_change(self, resource: Resource, change: Change) -> None:
         if resource is PODS:
@@ -57,6 +63,7 @@ class NodeLifecycle(Reconciler):
         pod = self.get(PODS, key)
         if pod is None or (name := node_of(pod)) is None:
             return
+        since = self._tainted.pop(uid(pod), self.now)
         node = self.get(NODES, Key("", name))
         if node is None:
             if self._node_known_gone(name):
@@ -67,12 +74,13 @@ class NodeLifecycle(Reconciler):
         ]
         if not taints or terminal(pod) or deleting(pod):
             return
-        when = _eviction_time(
-            taints, [Toleration.from_dict(item) for item in dig(pod, "spec", "tolerations") or ()], self.now
-        )
-        if when is not None and when <= self.now:
+        tolerations = [Toleration.from_dict(item) for item in dig(pod, "spec", "tolerations") or ()]
+        seconds = [_tolerated_for(taint, tolerations) for taint in taints]
+        when = since + min(seconds, default=inf)
+        if when <= self.now:
             self.delete(PODS, pod)
-        elif when is not None:
+        elif when < inf:
+            self._tainted[uid(pod)] = since
             self.at(when, PODS, key)
 
     def _node_known_gone(self, name: str) -> bool:
@@ -84,15 +92,12 @@ class NodeLifecycle(Reconciler):
         )
 
 
-def _eviction_time(taints: list[Taint], tolerations: list[Toleration], now: float) -> float | None:
-    """When a pod with these tolerations must go; None = never. From now on, as a simulated taint is as old as its event."""
-    limits: list[float] = []
-    for taint in taints:
-        matching = [item for item in tolerations if item.tolerates(taint)]
-        if not matching:
-            return now
-        limits += [float(item.seconds) for item in matching if item.seconds is not None]
-    return now + min(limits) if limits else None
+def _tolerated_for(taint: Taint, tolerations: Iterable[Toleration]) -> float:
+    """Seconds for which a NoExecute taint is tolerated: the shortest time that a matching toleration gives, infinity if none gives one."""
+    matching = [item for item in tolerations if item.tolerates(taint)]
+    if not matching:
+        return 0.0
+    return min((float(max(0, item.seconds)) for item in matching if item.seconds is not None), default=inf)
 
 
 class NamespaceController(Reconciler):
@@ -131,8 +136,8 @@ class DeviceTaintEviction(Reconciler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rules: dict[str, DeviceTaintRule] = {}
-        self._published: dict[str, dict[Device, tuple[Taint, ...]]] = {}
+        self._rules: dict[str, tuple[DeviceTaintRule, float]] = {}
+        self._published: dict[str, dict[Device, dict[Taint, float]]] = {}
 
     def on_change(self, resource: Resource, change: Change) -> None:
         if resource is DEVICE_TAINT_RULES:
@@ -182,25 +187,42 @@ class DeviceTaintEviction(Reconciler):
 
     def _learn_rule(self, change: Change) -> None:
         name = change.object["metadata"]["name"]
-        self._rules.pop(name, None)
+        before = self._rules.pop(name, None)
         if change.type != "DELETED":
             with contextlib.suppress(InvalidObject):
-                self._rules[name] = DeviceTaintRule.from_dict(change.object)
+                rule = DeviceTaintRule.from_dict(change.object)
+                added = self._added(dig(change.object, "spec", "taint"))
+                if before is not None and before[0].taint.effect != rule.taint.effect and before[1] == added:
+                    added = self.now  # the API server does so in the object
+                self._rules[name] = rule, added
 
-    def _learn_slice(self, change: Change) -> dict[Device, tuple[Taint, ...]]:
-        """Taints that the driver itself puts on devices."""
+    def _learn_slice(self, change: Change) -> dict[Device, dict[Taint, float]]:
+        """Taints that the driver itself puts on devices, and since when."""
         name = change.object["metadata"]["name"]
-        found: dict[Device, tuple[Taint, ...]] = {}
+        before = self._published.pop(name, {})
+        found: dict[Device, dict[Taint, float]] = {}
         if change.type != "DELETED":
             with contextlib.suppress(InvalidObject):
                 item = ResourceSlice.from_dict(change.object)
-                found = {
-                    (item.driver, item.pool, device.name): device.taints for device in item.devices if device.taints
-                }
-        self._published.pop(name, None)
+                for device in dig(change.object, "spec", "devices") or ():
+                    place = item.driver, item.pool, device["name"]
+                    known = before.get(place, {})
+                    taints = {
+                        (taint := Taint.from_dict(entry)): self._added(entry, known.get(taint))
+                        for entry in device.get("taints") or ()
+                    }
+                    if taints:
+                        found[place] = taints
         if found:
             self._published[name] = found
         return found
+
+    def _added(self, taint: Object, known: float | None = None) -> float:
+        """When the taint was put there: as it says, else when it was first seen."""
+        with contextlib.suppress(InvalidField):
+            if (added := parse_time(taint.get("timeAdded"))) is not None:
+                return added
+        return self.now if known is None else known
 
     def _deadline(self, claim: Object) -> float | None:
         """When the claim's consumers must go because of taints on its devices; None = never."""
@@ -208,17 +230,23 @@ class DeviceTaintEviction(Reconciler):
             return None
         times: list[float] = []
         for result in dig(claim, "status", "allocation", "devices", "results") or ():
-            evicting = [taint for taint in self._taints(result) if taint.effect == "NoExecute"]
-            tolerations = [Toleration.from_dict(item) for item in result.get("tolerations") or ()]
-            if evicting and (when := _eviction_time(evicting, tolerations, self.now)) is not None:
-                times.append(when)
-        return min(times, default=None)
+            # Unlike kube-scheduler, who evicts does not take an empty effect in a toleration for all of them.
+            tolerations = [
+                item
+                for item in map(Toleration.from_dict, result.get("tolerations") or ())
+                if item.effect == "NoExecute"
+            ]
+            times += [added + _tolerated_for(taint, tolerations) for taint, added in self._taints(result)]
+        when = min(times, default=inf)
+        return None if when == inf else when
 
-    def _taints(self, result: Object) -> Iterator[Taint]:
+    def _taints(self, result: Object) -> Iterator[tuple[Taint, float]]:
+        """The NoExecute taints of a device, and since when it has them."""
         device = result.get("driver"), result.get("pool"), result.get("device")
-        for rule in self._rules.values():
+        for rule, added in self._rules.values():
             wanted = rule.driver, rule.pool, rule.device
             if rule.selects and all(part in (None, mine) for part, mine in zip(wanted, device, strict=True)):
-                yield rule.taint
+                if rule.taint.effect == "NoExecute":
+                    yield rule.taint, added
         for found in self._published.values():
-            yield from found.get(device, ())
+            yield from ((taint, added) for taint, added in found.get(device, {}).items() if taint.effect == "NoExecute")

@@ -137,9 +137,11 @@ def _details(spec: ClaimSpec) -> dict[str, RequestDetail]:
 
 
 def _expelling(device: Device, result: DeviceResult) -> Taint | None:
-    """The taint that a pod with this device is evicted for (KEP-5055), as the claim's tolerations stand in its allocation."""
-    if result.admin_access:
-        return None
+    """The taint that a pod with this device is evicted for (KEP-5055), as the claim's tolerations stand in its allocation.
+
+    Admin access is no protection. A toleration without an effect is none either (kube-controller-manager 1.37 evicts all the same), but
+    it lets such a device be allocated: called lost, it would be given up and taken again for ever.
+    """
     for taint in device.taints:
         if taint.effect == "NoExecute" and not any(item.tolerates(taint) for item in result.tolerations):
             return taint

@@ -244,7 +244,7 @@ class Intake:
             self._device_users_stale(device)
 
     def _device_users_stale(self, device: DeviceId) -> None:
-        for uid in self._state.inventory.users(device):
+        for uid in self._state.usage.concerned(device):
             self._state.usage.touch(uid)
             seen = self._state.view.claim_by_uid(uid)
             if seen is not None:
@@ -265,7 +265,7 @@ class Intake:
 
     def _selected_stale(self, *rules: DeviceTaintRule | None) -> None:
         """Claims that use devices the rules select, or selected before, may be Lost now, or found again."""
-        for device in self._state.inventory.usage.by_device:
+        for device in self._state.usage.devices():
             if any(rule is not None and rule.covers(*device) for rule in rules):
                 self._device_users_stale(device)
 

@@ -26,6 +26,18 @@ class Usage:
         self.touched: dict[str, frozenset[DeviceId]] = {}
         self._freed: dict[Kind, None] = {}
         self._all_freed = False
+        #: Claims with admin access to a device: they take nothing of it, and what becomes of it concerns them all the same.
+        self._admins: dict[DeviceId, dict[str, None]] = {}
+        self._overseen: dict[str, tuple[DeviceId, ...]] = {}
+
+    def concerned(self, device: DeviceId) -> tuple[str, ...]:
+        """UIDs of the claims that have the device in their allocation."""
+        return (*self._inventory.users(device), *self._admins.get(device, ()))
+
+    def devices(self) -> list[DeviceId]:
+        """Those that claims have in their allocations."""
+        taken = self._inventory.usage.by_device
+        return [*taken, *(device for device in self._admins if device not in taken)]
 
     def take(self, uid: str, key: Key, spec: ClaimSpec, allocation: Allocation) -> None:
         """The claim takes these devices, instead of what it took before."""
@@ -35,6 +47,7 @@ class Usage:
         if taken - now:
             self._note_freed(device for device in self._devices(uid) if tuple(device) not in now)
         self._inventory.use(uid, allocation)
+        self._oversee(uid, allocation)
         if taken != now:
             self.holdings.hold(uid, key.namespace, by_class(spec, allocation))
 
@@ -44,6 +57,7 @@ class Usage:
         devices = self._devices(uid)
         self._note_freed(devices)
         self._inventory.release(uid)
+        self._oversee(uid, None)
         self.holdings.release(uid)
         return bool(devices)
 
@@ -57,6 +71,18 @@ class Usage:
         """The claim's use may have changed, or what it uses may be something else. Remembers what it had when it was touched first."""
         if uid not in self.touched:
             self.touched[uid] = frozenset(self._devices(uid))
+
+    def _oversee(self, uid: str, allocation: Allocation | None) -> None:
+        for device in self._overseen.pop(uid, ()):
+            self._admins[device].pop(uid, None)
+            if not self._admins[device]:
+                del self._admins[device]
+        results = () if allocation is None else allocation.results
+        found = [DeviceId(item.driver, item.pool, item.device) for item in results if item.admin_access]
+        if found:
+            self._overseen[uid] = tuple(dict.fromkeys(found))
+            for device in self._overseen[uid]:
+                self._admins.setdefault(device, {})[uid] = None
 
     def _devices(self, uid: str) -> tuple[DeviceId, ...]:
         return tuple(use.device for use in self._inventory.usage.by_claim.get(uid, ()))

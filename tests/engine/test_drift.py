@@ -14,6 +14,7 @@ from tests.engine.stage import (
     claim,
     device_class,
     gpus,
+    namespace,
     node,
     pod,
     policy,
@@ -210,3 +211,34 @@ def test_members_of_a_group_are_not_restarted_and_the_reports_say_so() -> None:
         stage.delete("Pod", name)
     stage.run(60)
     assert sorted(stage.bound().values()) == ["n2", "n2"]
+
+
+@pytest.mark.parametrize("admin", [False, True])
+def test_who_evicts_from_tainted_devices_makes_no_exception_for_admin_access(admin: bool) -> None:
+    wanted = claim("c")
+    wanted["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = admin
+    labelled = namespace("default", **{"resource.kubernetes.io/admin-access": "true"})
+    stage = Stage(labelled, device_class(), node("n1"), gpus("n1", 1), wanted).run(10)
+    stage.apply(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "r"},
+            "spec": {"deviceSelector": {"pool": "n1"}, "taint": {"key": "broken", "effect": "NoExecute"}},
+        }
+    )
+    stage.run(20)
+    # Nobody uses it, so it is given up; and as the device is tainted for everybody, it waits.
+    assert not stage.devices("c")
+    assert "1 have taints that are not tolerated" in stage.report("c")["conditions"][0]["message"]
+
+
+def test_a_claim_with_admin_access_to_a_device_that_is_gone_is_lost() -> None:
+    wanted = claim("c")
+    wanted["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+    labelled = namespace("default", **{"resource.kubernetes.io/admin-access": "true"})
+    stage = Stage(labelled, device_class(), node("n1"), gpus("n1", 1), wanted, pod("p", "c")).run(40)
+    assert stage.report("c")["phase"] == "Reserved"
+    stage.delete("ResourceSlice", gpus("n1", 1)["metadata"]["name"])
+    stage.run(40)
+    assert (stage.report("c")["phase"], stage.report("c")["reason"]) == ("Lost", "DeviceGone")

@@ -112,6 +112,24 @@ def negative_amount(subject: Subject, scope: Scope) -> Iterator[Found]:
 
 
 @rule(
+    "toleration-without-effect",
+    *_CLAIMS,
+    what="A toleration of device taints that names no effect.",
+    outcome="it lets devices with NoExecute taints be allocated, and does not keep the pod from being evicted from them",
+    repair="Name the effect: NoExecute to run on such devices, NoSchedule to leave them out.",
+    level="warning",
+)
+def toleration_without_effect(subject: Subject, scope: Scope) -> Iterator[Found]:
+    """kube-scheduler takes an empty effect for all of them; what evicts pods in kube-controller-manager (1.37) takes it for none."""
+    for detail in details(subject):
+        for at, toleration in mappings(detail.value.get("tolerations"), (*detail.path, "tolerations")):
+            if not toleration.get("effect"):
+                yield Found(
+                    at, "the toleration has no effect field, and counts for allocation only, not against eviction"
+                )
+
+
+@rule(
     "admin-access-namespace",
     *_CLAIMS,
     what="Admin access in a namespace that is not labelled for it.",

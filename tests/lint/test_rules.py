@@ -132,8 +132,8 @@ ALONE = [
     (claim(exact(name="R")), "invalid-value spec.devices.requests[0].name"),
     (claim(exact(more=", allocationMode: All, count: 2")), "invalid-value spec.devices.requests[0].exactly.count"),
     (claim(exact(more=", allocationMode: Some")), "unsupported-value spec.devices.requests[0].exactly.allocationMode"),
-    (claim(exact(more=", tolerations: [{key: a, operator: Is}]")), "unsupported-value spec.devices.requests[0].exactly.tolerations[0].operator"),
-    (claim(exact(more=", tolerations: [{key: a, operator: Exists, value: b}]")), "invalid-value spec.devices.requests[0].exactly.tolerations[0].value"),
+    (claim(exact(more=", tolerations: [{key: a, operator: Is, effect: NoSchedule}]")), "unsupported-value spec.devices.requests[0].exactly.tolerations[0].operator"),
+    (claim(exact(more=", tolerations: [{key: a, operator: Exists, value: b, effect: NoSchedule}]")), "invalid-value spec.devices.requests[0].exactly.tolerations[0].value"),
     (claim(exact(more=", capacity: {requests: {memory: lots}}")), "wrong-type spec.devices.requests[0].exactly.capacity.requests.memory"),
     (claim(f"{exact()}, {exact()}"), "duplicate-name spec.devices.requests[1]"),
     (claim(", ".join(exact(name=f"r{i}") for i in range(33))), "over-limit spec.devices.requests; too-many-devices spec.devices.requests"),
@@ -153,6 +153,7 @@ ALONE = [
     ("{apiVersion: v1, kind: Namespace, metadata: {name: default}}\n---\n" + claim(exact(more=", adminAccess: true")), "admin-access-namespace spec.devices.requests[0].exactly.adminAccess"),
     (claim(exact(more=", adminAccess: true")), ""),
     (claim(exact(more=", capacity: {requests: {memory: -1}}")), "negative-amount spec.devices.requests[0].exactly.capacity.requests.memory"),
+    (claim(exact(more=", tolerations: [{key: a, operator: Exists}, {operator: Exists, effect: NoExecute}]")), "toleration-without-effect spec.devices.requests[0].exactly.tolerations[0]"),
     (GPU.replace("name: gpu", "name: gpu-large") + "\n---\n" + claim(exact("gpu-lagre")), "unknown-class spec.devices.requests[0].exactly.deviceClassName"),
     (GPU.replace("name: gpu", "name: gpu-a100") + "\n---\n" + claim(exact("gpu-h100")), ""),
     # selectors

@@ -1,7 +1,7 @@
 """What watches and lists tell, in the order and form in which the engine wants it.
 
-One feed a kind, between the sources (a Reflector, or Kopf and audit lists) and the loop's inbox. It drops what is
-older than what is known, and turns a complete list into `replaced` and, the first time, `synced`.
+One feed a kind, between its sources (a Reflector, and for some kinds Kopf as well) and the loop's inbox. It drops what was told
+already, and turns a complete list into `replaced` and, the first time, `synced`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class Feed:
         post: Callable[[News], None],
         metrics: Metrics,
         *,
-        ordered: bool,
         room: Callable[[], Awaitable[None]],
     ) -> None:
         """`room` returns when there is room for what another page holds."""
@@ -58,19 +57,18 @@ class Feed:
         self.resource = resource
         self._post = post
         self._metrics = metrics
-        self._ordered = ordered
         #: Looking a metric up by its labels takes longer than counting.
         self._counted = {each: metrics.observed.labels(resource.kind, each) for each in EVENT_TYPES}
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: a fresh engine must hear it all again. A list that is half read does not count."""
-        self._ledger = Ledger(ordered=self._ordered)
+        self._ledger = Ledger()
         self._whole = False
         self.synced = False
 
     def is_news(self, item: dict[str, Any]) -> bool:
-        """False for an object that this feed has in the same or a newer state (a sign that the source listed again)."""
+        """False for an object that this feed has in the same or a newer state."""
         return self._ledger.would_be_news(key_of(item), revision_of(item))
 
     def listing(self, resource: Resource, page: Page) -> None:
@@ -93,9 +91,16 @@ class Feed:
         self._post(Replaced(self.resource.kind, alive, first))
 
     def event(self, resource: Resource, type: EventType, item: dict[str, Any]) -> None:
+        self._take(type, item, ordered=True)
+
+    def overtaken(self, type: EventType, item: dict[str, Any]) -> None:
+        """An event of the other source, which may be ahead of the reflector or behind it."""
+        self._take(type, item, ordered=False)
+
+    def _take(self, type: EventType, item: dict[str, Any], *, ordered: bool) -> None:
         key, revision = key_of(item), revision_of(item)
-        fresh = self._ledger.gone(key, revision) if type == "DELETED" else self._ledger.news(key, revision)
-        if fresh:
+        accept = self._ledger.gone if type == "DELETED" else self._ledger.news
+        if accept(key, revision, ordered=ordered):
             self._observe(type, key, item)
         else:
             self._metrics.stale.labels(self.resource.kind).inc()

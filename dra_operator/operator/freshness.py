@@ -1,8 +1,8 @@
-"""Which news about the objects of a kind is news, when lists and watches overlap.
+"""Which news about the objects of a kind is news, when two sources tell of them and lists and watches overlap.
 
-Kopf's watcher, our own audit lists and the answers of a re-list come in no common order. resourceVersions of one kind
-can be compared as integers (KEP-5504, GA in 1.35; true of every etcd-backed kind before), so an older state of an
-object is recognised and dropped. Holds numbers, not objects.
+Our own watch tells everything, in order. Kopf's tells the same, sooner or later. resourceVersions of one kind can be compared as
+integers (KEP-5504, GA in 1.35; true of every etcd-backed kind before), so what was told already is recognised and dropped. Holds
+numbers, not objects.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dra_operator.api.meta import Key
 
 
 class Ledger:
-    """The revision last seen of every object of one kind, and of those deleted lately.
+    """The revision last seen of every object of one kind.
 
     Invariant: what `news` and `gone` accept for one key has strictly growing revisions.
     """
 
-    def __init__(self, *, ordered: bool) -> None:
-        """`ordered`: events come from one watch that follows its own lists; none is older than the one before."""
-        self._ordered = ordered
+    def __init__(self) -> None:
         self._alive: dict[Key, int] = {}
+        #: Deletions of which our own watch has not told yet.
         self._dead: dict[Key, int] = {}
+        #: Up to here our own watch and lists have told everything.
         self._floor = 0
 
     def __len__(self) -> int:
@@ -49,31 +49,35 @@ class Ledger:
         self._alive[key] = revision
         return True
 
-    def news(self, key: Key, revision: int) -> bool:
-        """Whether an ADDED or MODIFIED event tells something new."""
-        return revision > self._floor and self.listed_item(key, revision) and self._advance(revision)
+    def news(self, key: Key, revision: int, *, ordered: bool) -> bool:
+        """Whether an ADDED or MODIFIED event tells something new. `ordered`: it comes from our own watch, which leaves nothing out."""
+        fresh = revision > self._floor and self.listed_item(key, revision)
+        if ordered:
+            self._advance(revision)
+        return fresh
 
-    def gone(self, key: Key, revision: int) -> bool:
+    def gone(self, key: Key, revision: int, *, ordered: bool) -> bool:
         """Whether a DELETED event tells something new. `revision` is that of the deletion, as the watch carries it."""
-        if not self.would_be_news(key, revision):
-            return False
-        self._alive.pop(key, None)
-        if not self._ordered:
-            self._dead[key] = revision
-        return self._advance(revision)
+        fresh = self.would_be_news(key, revision)
+        if fresh:
+            self._alive.pop(key, None)
+            if not ordered:
+                self._dead[key] = revision
+        if ordered:
+            self._advance(revision)
+        return fresh
 
     def complete(self, keys: Set[Key], revision: int) -> set[Key]:
         """A list is complete: at `revision` there was nothing but `keys`. Returns what is alive by all we know."""
         for key in [key for key, seen in self._alive.items() if seen <= revision and key not in keys]:
             del self._alive[key]
-        self._floor = max(self._floor, revision)
-        self._dead = {key: seen for key, seen in self._dead.items() if seen > self._floor}
+        self._advance(revision)
         return set(self._alive)
 
-    def _advance(self, revision: int) -> bool:
-        if self._ordered:
-            self._floor = revision
-        return True
+    def _advance(self, revision: int) -> None:
+        self._floor = max(self._floor, revision)
+        if self._dead:
+            self._dead = {key: seen for key, seen in self._dead.items() if seen > self._floor}
 
 
 def revision_of(item: dict[str, Any]) -> int:

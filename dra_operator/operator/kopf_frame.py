@@ -1,14 +1,14 @@
-"""Kopf: the frame that watches claims, templates, classes and our own kinds, and hands their events to the feeds.
+"""Kopf: its handlers for claims, templates, classes and our own kinds hand to the feeds what our own watches have not told.
 
 Only silent `on.event` handlers. Create, update, timer and daemon handlers would write annotations or finalizers to the
 objects, built-in ones included, and `@kopf.index` costs quadratic start-up.
 
 Kopf is supervised and started again inside the process. HTTP 410, an error inside a watch or a 401 end a Kopf operator;
 ending the process for that would lose the Lease, the caches of all other kinds, and, when the API server restarts a few
-times, minutes to the back-off of the Deployment's pods. Nothing is lost by the restart: Kopf lists again, and an own
-audit list finds what was deleted meanwhile. `kopf.operator()` cancels every task of the event loop that began after
-it, ours too; so its root tasks are spawned and ended here, and what they leave behind (the other watchers, when one of
-them ends with an error) is found by the context in which it was created.
+times, minutes to the back-off of the Deployment's pods. Nothing is lost by the restart: our own watches go on.
+`kopf.operator()` cancels every task of the event loop that began after it, ours too; so its root tasks are spawned and
+ended here, and what they leave behind (the other watchers, when one of them ends with an error) is found by the context
+in which it was created.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ class KopfFrame:
             if loop.time() - began > CALM:
                 pause = self._settings.kopf.restart_pause
             self._metrics.kopf_restarts.inc()
-            self._watches.kopf_interrupted()
             log.warning("kopf ended and is started again", reason=repr(error), retry_in=pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._settings.kopf.longest_restart_pause)
@@ -124,16 +123,18 @@ class KopfFrame:
             return await credentials(self._connection)
 
         for resource in self._watches.kopf_kinds:
-            kopf.on.event(resource.group, resource.version, resource.plural, id=resource.plural, registry=registry)(
-                self._handler(resource)
-            )
+            self._watch(resource, registry)
         return registry
 
-    def _handler(self, resource: Resource) -> Any:
+    def _watch(self, resource: Resource, registry: kopf.OperatorRegistry) -> None:
+        def is_first(event: Any, **_: Any) -> bool:
+            return self._watches.kopf_is_first(resource, event["object"])
+
+        @kopf.on.event(
+            resource.group, resource.version, resource.plural, id=resource.plural, when=is_first, registry=registry
+        )
         async def seen(event: Any, **_: Any) -> None:
             self._watches.kopf_event(resource, event["type"], event["object"])
-
-        return seen
 
 
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -173,8 +173,8 @@ class Loop:
             await self._sleep(pause)
 
     def _rest(self, began: float) -> None:
-        """Under load at most half of the time goes into turns that decide, and what arrives meanwhile is seen together: others
-        need many short turns on the event loop for one of these, Kopf some ten for each new claim."""
+        """Under load at most half of the time goes into turns that decide, and what arrives meanwhile is seen together: watches and
+        writes need many short turns on the event loop for one of these."""
         backlog = self._writer is not None and self._writer.urgent_waiting > 0
         settle = self._settings.settle_backlog if backlog else self._settings.settle_events
         now = self._steady()

@@ -108,21 +108,6 @@ class KopfSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditSettings:
-    """Own LISTs of what Kopf watches, because Kopf never reports what was deleted while a watch was interrupted."""
-
-    interval: float = 300.0
-    """Seconds between audits of a kind. Default 300: the backstop; signs of an interruption lead to one at once."""
-
-    after_interruption: float = 2.0
-    """Seconds from the last sign of an interruption to the audit. Default 2: every known object that Kopf lists is a
-    sign, so this long after the last one its list is through, and one audit serves them all."""
-
-    at_the_latest: float = 30.0
-    """Seconds from the first sign to the audit. Default 30: a list of 20,000 objects takes Kopf less."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeSettings:
     """HTTP on which kubelet and Prometheus ask."""
 
@@ -163,6 +148,5 @@ class Settings:
     loop: LoopSettings = field(default_factory=LoopSettings)
     leadership: LeadershipSettings = field(default_factory=LeadershipSettings)
     kopf: KopfSettings = field(default_factory=KopfSettings)
-    audit: AuditSettings = field(default_factory=AuditSettings)
     probes: ProbeSettings = field(default_factory=ProbeSettings)
     events: EventSettings = field(default_factory=EventSettings)

@@ -1,7 +1,7 @@
 """Keep a `Sink` up to date with one kind: LIST, then WATCH from there, for ever.
 
-Why not Kopf's watcher for these kinds: it decodes every event through a task per object, and does not tell what was
-deleted while it was away. Not a cache: the sink keeps what it wants.
+Kopf's watcher takes every event through a task per object, and does not tell what was deleted while it was away. Not a
+cache: the sink keeps what it wants.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Reflector:
         self._revision = ""
         self._failures = 0
         self._asked = asyncio.Event()
+        self._once = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
 
     async def relist(self) -> None:
@@ -69,6 +70,10 @@ class Reflector:
         self._waiting.append(done)
         self._asked.set()
         await done
+
+    async def listed(self) -> None:
+        """Return when a list has been handed to the sink for the first time."""
+        await self._once.wait()
 
     async def run(self) -> None:
         while True:
@@ -82,11 +87,6 @@ class Reflector:
                 self._restarted(self.resource, "ListFailed")
                 await self._back_off("list", error)
 
-    async def follow(self, revision: str) -> None:
-        """Only watch, from a list that somebody else has read. Raises Gone."""
-        self._revision = revision
-        await self._follow()
-
     async def _list(self) -> None:
         self._asked.clear()
         waiting, self._waiting = self._waiting, []
@@ -99,6 +99,7 @@ class Reflector:
             if not done.done():
                 done.set_result(None)
         self._failures = 0
+        self._once.set()
 
     async def _until_asked(self, following: Any) -> None:
         """Follow the watch until somebody wants a list. Raises what `following` raises."""

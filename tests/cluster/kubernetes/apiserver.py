@@ -48,9 +48,11 @@ class FakeApiServer:
         self.failures: dict[tuple[str, str], deque[web.Response]] = {}
         self.token: str | None = None
         self.end_watches_at_once = False
+        #: Watches with such a query are told nothing.
+        self.mute: Callable[[dict[str, str]], bool] = lambda query: False
         self.expired_continues: dict[str, Callable[[], None]] = {}
         self.denied_rights: set[tuple[str, str]] = set()
-        self._streams: list[tuple[str, asyncio.Queue[bytes | None]]] = []
+        self._streams: list[tuple[str, dict[str, str], asyncio.Queue[bytes | None]]] = []
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -130,7 +132,7 @@ class FakeApiServer:
             kind.history.clear()
 
     def end_watches(self) -> None:
-        for _, stream in self._streams:
+        for _, _, stream in self._streams:
             stream.put_nowait(None)
 
     def fail(
@@ -142,7 +144,7 @@ class FakeApiServer:
         queue.extend(web.json_response(body, status=status, headers=headers) for _ in range(times))
 
     def watching(self, resource: Resource) -> int:
-        return sum(plural == resource.plural for plural, _ in self._streams)
+        return sum(plural == resource.plural for plural, _, _ in self._streams)
 
     def _record(self, kind: Kind, type: str, item: dict[str, Any]) -> None:
         kind.history.append((self.revision, type, copy.deepcopy(item)))
@@ -150,8 +152,8 @@ class FakeApiServer:
 
     def _send(self, plural: str, event: dict[str, Any]) -> None:
         line = json.dumps(event).encode() + b"\n"
-        for watched, stream in self._streams:
-            if watched == plural:
+        for watched, query, stream in self._streams:
+            if watched == plural and not self.mute(query):
                 stream.put_nowait(line)
 
     # -- HTTP
@@ -220,7 +222,7 @@ class FakeApiServer:
                 stream.put_nowait(json.dumps({"type": change, "object": item}).encode() + b"\n")
         if self.end_watches_at_once:
             stream.put_nowait(None)
-        entry = (kind.resource.plural, stream)
+        entry = (kind.resource.plural, dict(request.query), stream)
         self._streams.append(entry)
         try:
             while (line := await stream.get()) is not None:

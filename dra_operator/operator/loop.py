@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 import structlog
 
-from dra_operator.api.meta import Key, parse_time
+from dra_operator.api.meta import Key
 from dra_operator.cluster.kubernetes.listing import EventType
-from dra_operator.engine.decisions import Decision, Outcome, PatchClaim, RecordEvent, WriteClaimStatus
+from dra_operator.engine.decisions import Decision, Outcome
+from dra_operator.operator.account import Account, Journal
 from dra_operator.operator.feed import News, Observed, Replaced
 from dra_operator.operator.freshness import revision_of
 from dra_operator.operator.metrics import Metrics
 from dra_operator.operator.settings import LoopSettings
 from dra_operator.operator.writer import Written
-
-if TYPE_CHECKING:
-    from dra_operator.engine.phases import PhaseChange
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +34,7 @@ CALM = 600.0
 SET_BACK = 5.0
 
 
-class Brain(Protocol):
+class Brain(Journal, Protocol):
     """What the loop needs of an engine."""
 
     def observe(self, kind: str, type: EventType, object: dict[str, object], now: float) -> None: ...
@@ -46,10 +44,6 @@ class Brain(Protocol):
     def carry_on(self, now: float) -> list[Decision]: ...
     def settle(self, outcome: Outcome, now: float) -> None: ...
     def next_wake(self, now: float) -> float | None: ...
-    def journal(self) -> Sequence[PhaseChange]: ...
-    def phases(self) -> dict[str, int]: ...
-    @property
-    def waiting(self) -> int: ...
 
 
 class Submit(Protocol):
@@ -83,6 +77,7 @@ class Loop:
         self._engine: Brain | None = engine()
         self._settings = settings
         self._metrics = metrics
+        self._account = Account(metrics, every=settings.heartbeat, clock=clock, steady=steady)
         self._start_over = start_over
         self._clock = clock
         self._steady = steady
@@ -104,8 +99,6 @@ class Loop:
         self._crashes = 0
         self._crashed_at = float("-inf")
         self._pause = 0.0
-        self._phases: set[str] = set()
-        self._told_at = float("-inf")
         self._recovery: asyncio.Task[None] | None = None
         self.last_turn = steady()
         """When the loop last turned, by `steady`; the health probe reads it."""
@@ -256,7 +249,7 @@ class Loop:
 
     def _take_answer(self, written: Written) -> None:
         outcome = written.outcome
-        self._note(outcome)
+        self._account.became(outcome)
         if self._engine is None or written.tag != self._generation:
             return  # decided by an engine that is no more; its successor has read the result, or will
         try:
@@ -264,20 +257,6 @@ class Loop:
         except Exception as error:
             self._crash(error)
         self._due = True
-
-    def _note(self, outcome: Outcome) -> None:
-        decision = outcome.decision
-        if not outcome.ok:
-            # A conflict or an object that is gone is what happens between two watchers of one world.
-            level = log.debug if outcome.status in (404, 409) else log.info
-            level(
-                "write failed",
-                decision=type(decision).__name__, status=outcome.status, reason=outcome.reason, message=outcome.message,
-            )  # fmt: skip
-        elif isinstance(decision, WriteClaimStatus) and decision.action == "allocate" and outcome.object:
-            created = _created(outcome.object)
-            if created is not None:
-                self._metrics.allocation_seconds.observe(max(0.0, self._clock() - created))
 
     def _may_decide(self) -> bool:
         return bool(self._engine and self._writer and self._leading and not self._spoilt and not self._stopped)
@@ -308,33 +287,12 @@ class Loop:
             self._crash(error)
             return
         self._due = False
-        self._metrics.decide_seconds.observe(self._steady() - began)
-        for decision in decisions:
-            self._metrics.decisions.labels(type(decision).__name__, _action(decision)).inc()
+        self._account.decided(decisions, self._steady() - began)
         self._writer.submit(decisions, self._generation)
         try:
-            self._tell(self._engine)
+            self._account.tell(self._engine)
         except Exception as error:
             self._crash(error)
-
-    def _tell(self, engine: Brain) -> None:
-        """The engine's own account of what happened, for logs and metrics."""
-        for change in engine.journal():
-            if change.starved_for is not None:
-                self._metrics.claim_starved_seconds.observe(change.starved_for)
-            log.info(
-                "claim",
-                claim=str(change.claim), phase=change.phase, reason=change.reason, message=change.message,
-                node=change.node,
-            )  # fmt: skip
-        if self._steady() - self._told_at < self._settings.heartbeat:
-            return
-        self._told_at = self._steady()
-        self._metrics.waiting.set(engine.waiting)
-        phases = engine.phases()
-        self._phases |= phases.keys()
-        for phase in self._phases:
-            self._metrics.claims.labels(phase).set(phases.get(phase, 0))
 
     # -- a fresh engine
 
@@ -354,8 +312,7 @@ class Loop:
         self._wake = None
         self._generation += 1
         self._pause = pause
-        for phase in self._phases:
-            self._metrics.claims.labels(phase).set(0)
+        self._account.close()
         if self._writer:
             self._writer.drop(reason)
         if self._stopped:
@@ -371,22 +328,3 @@ class Loop:
             self._room.set()
             self._engine = self._make()
             await self._start_over()
-
-
-def _action(decision: Decision) -> str:
-    """The metric's label: of an Event its reason, so that collisions, moves and the like can be counted."""
-    match decision:
-        case RecordEvent():
-            return decision.reason
-        case WriteClaimStatus() | PatchClaim():
-            return decision.action
-        case _:
-            return ""
-
-
-def _created(item: dict[str, object]) -> float | None:
-    metadata = item.get("metadata")
-    try:
-        return parse_time(metadata.get("creationTimestamp")) if isinstance(metadata, dict) else None
-    except ValueError:
-        return None

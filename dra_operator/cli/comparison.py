@@ -55,6 +55,8 @@ def compare_runs(runs: tuple[str, str], until: float | None, output: OutputForma
     (first, fine), (second, fine_too) = (_result(path, until, seed) for path in runs)
     fates = fates_of(first), fates_of(second)
     found = differences(*fates)
+    if not (fine and fine_too) and not any(fates):
+        return False
     if output is OutputFormat.TABLE:
         _print(found, fates, runs)
     else:

@@ -59,6 +59,8 @@ def defrag(
     if asked is not None:
         units = [target(scene, asked[0], Key(namespace, asked[1]))]
     if not units:
+        if not scene.fine:
+            raise CommandFailed(code=FAILED)
         note("nothing waits for devices")
     # Claims that no pod uses are freed by the operator alone: a plan that is to be applied does without.
     plans = look(scene, units, max_moves, claims_too=not apply)

@@ -35,7 +35,8 @@ def explain_files(paths: Sequence[str], kind: str, namespace: str, name: str) ->
     if account is None:
         resource = BY_KIND[_NAMES[kind]]
         keys = [Key(item["metadata"]["namespace"], item["metadata"]["name"]) for item in run.store.listed(resource)]
-        raise _missing(kind, Key(namespace, name), keys, "in the input")
+        where = "in what could be used of the input" if run.bad else "in the input"
+        raise _missing(kind, Key(namespace, name), keys, where)
     return account, not run.bad
 
 

@@ -25,6 +25,8 @@ KINDS: Mapping[str, Resource] = {**BY_KIND, SCENARIO.kind: SCENARIO}
 
 #: Said of a file without an object.
 NOTHING = "holds no objects"
+#: Said of what holds objects that no command looks at.
+IRRELEVANT = "holds nothing that has to do with devices"
 
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 
@@ -124,7 +126,10 @@ def read_manifests(paths: Sequence[str]) -> Manifests:
                 _keep(manifest, seen, found)
     if not found.objects and not found.problems:
         # Beside others an empty file is no mistake.
-        found.problems = [replace(note, repair=FILL_IT) for note in found.notes if note.message == NOTHING]
+        found.problems = [replace(note, repair=FILL_IT) for note in found.notes if note.message == NOTHING] or [
+            Problem(Source(name_of(path)), IRRELEVANT, "name files with workloads, claims, nodes or slices")
+            for path in dict.fromkeys(paths)
+        ]
         found.notes = [note for note in found.notes if note.message != NOTHING]
     return found
 
@@ -188,12 +193,13 @@ def _read_file(path: str, found: Manifests) -> Iterator[Manifest]:
     name, text = read
     empty = True
     for document in read_documents(text, json_only=path.endswith((".json", ".jsonl"))):
-        empty = False
         source = Source(name, document.line)
         if isinstance(document, BadDocument):
             found.problems.append(Problem(source, document.message))
+            empty = False
             continue
         for item, where in _open_lists(document.value, source, document.lines):
+            empty = False
             manifest = _manifest(item, where, found)
             if manifest:
                 yield manifest

@@ -12,7 +12,7 @@ import typer
 
 from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
 from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
-from dra_operator.cli.output import OutputFormat, Printer, error, note, print_data, print_table
+from dra_operator.cli.output import OutputFormat, Printer, note, print_data, print_table
 
 if TYPE_CHECKING:
     from dra_operator.migration.phases import Step
@@ -56,8 +56,7 @@ def migrate(
         raise CommandFailed("--undo goes with generate", USAGE)
     from dra_operator.migration.survey import survey
 
-    objects, fine = _objects(file, kubeconfig, context)
-    found = survey(objects)
+    found = survey(_objects(file, kubeconfig, context))
     if not found.resources:
         note("nothing here asks for or offers a device plugin's resource")
     holds = True
@@ -67,23 +66,23 @@ def migrate(
         _generate(found, phase, undo, output)
     else:
         holds = _verify(found, phase, output)
-    if not (fine and holds):
+    if not holds:
         raise CommandFailed(code=FAILED)
 
 
-def _objects(file: list[str] | None, kubeconfig: Path | None, context: str | None) -> tuple[list[dict[str, Any]], bool]:
+def _objects(file: list[str] | None, kubeconfig: Path | None, context: str | None) -> list[dict[str, Any]]:
+    """Raises CommandFailed, also where a part of the input cannot be used."""
     if not file:
         from dra_operator.cli.live import SNAPSHOT_KINDS, read_cluster
 
-        return [item for _, items in read_cluster(kubeconfig, context, SNAPSHOT_KINDS) for item in items], True
+        return [item for _, items in read_cluster(kubeconfig, context, SNAPSHOT_KINDS) for item in items]
     from dra_operator.cli.manifests import SCENARIO, read_manifests
+    from dra_operator.cli.telling import tell
 
     manifests = read_manifests(file)
-    for problem in manifests.problems:
-        error(str(problem))
-    for left_out in manifests.notes:
-        note(str(left_out))
-    return [item.object for item in manifests.objects if item.resource is not SCENARIO], not manifests.problems
+    # "ok" or "nothing in the way" of a part of a cluster would be taken for one of the whole.
+    tell(manifests, whole=True)
+    return [item.object for item in manifests.objects if item.resource is not SCENARIO]
 
 
 # -- plan

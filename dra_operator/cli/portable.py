@@ -34,6 +34,8 @@ def portable(
     from dra_operator.cli.porting import judge
 
     verdicts, fine = judge(file, cluster)
+    if not fine and not any(verdict.fates for verdict in verdicts):
+        raise CommandFailed(code=FAILED)
     if output is OutputFormat.TABLE:
         _print(verdicts)
     else:

@@ -15,8 +15,8 @@ from typing import Any
 from dra_operator.api.meta import Key
 from dra_operator.cli import endstate
 from dra_operator.cli.manifests import SCENARIO, Manifest, Manifests, read_manifests
-from dra_operator.cli.output import error
 from dra_operator.cli.simulation import play
+from dra_operator.cli.telling import tell
 from dra_operator.cluster.memory.store import Store
 from dra_operator.cluster.rest import BY_KIND, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 
@@ -73,14 +73,14 @@ class Verdict:
 
 
 def judge(app: Sequence[str], clusters: Sequence[str]) -> tuple[list[Verdict], bool]:
-    """A verdict for each cluster, in order; False beside them if something in the input could not be used."""
+    """A verdict for each cluster, in order; False beside them if something in the input could not be used.
+
+    Raises CommandFailed where nothing of the application, or of a cluster, could.
+    """
     application = read_manifests(app)
     read = {path: read_manifests([path]) for path in clusters}
-    for found in (application, *read.values()):
-        for problem in found.problems:
-            error(str(problem))
-    fine = not any(found.problems for found in (application, *read.values()))
-    return [_on(path, application, read) for path in clusters], fine
+    told = [tell(found) for found in (application, *read.values())]
+    return [_on(path, application, read) for path in clusters], all(told)
 
 
 def _on(path: str, application: Manifests, clusters: Mapping[str, Manifests]) -> Verdict:

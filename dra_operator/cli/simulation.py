@@ -15,6 +15,7 @@ from dra_operator.cli.progress import Progress
 from dra_operator.cli.scenario import read_scenario
 from dra_operator.cli.standing import latest_time, standing_phases
 from dra_operator.cli.standins import stand_in_nodes
+from dra_operator.cli.telling import tell
 from dra_operator.cli.timeline import Happening, Timeline, events, title
 from dra_operator.cli.whatif import WhatIf, change
 from dra_operator.cluster.memory.assembly import embedded_cluster
@@ -51,7 +52,8 @@ def simulate_files(
 ) -> bool:
     """Read, run and print; False if something in the input could not be used. `until` in seconds, None: see the Scenario.
 
-    `html`: where the page with the whole run goes.
+    `html`: where the page with the whole run goes. Where nothing came of an input that could not be used, nothing is printed.
+    Raises CommandFailed where nothing of it could.
     """
     printer = Printer(sys.stdout)
     manifests, removal, now = read_input(given)
@@ -66,6 +68,8 @@ def simulate_files(
         from dra_operator.cli.page import write_page
 
         write_page(html, recorder.record(found))
+    if run.bad and not any(found.values()):
+        return False
     if output is OutputFormat.TABLE:
         _print_end(printer, run, found["claims"], found["pods"])
     else:
@@ -146,10 +150,7 @@ class _Run:
             self.world.after_step.append(self._show_progress)
 
     def play(self) -> None:
-        for problem in self._manifests.problems:
-            self._complain(str(problem))
-        for left_out in self._manifests.notes:
-            note(str(left_out))
+        tell(self._manifests, complain=self._complain)
         objects = [manifest for manifest in self._manifests.objects if manifest.resource is not SCENARIO]
         made, remarks = stand_in_nodes([*objects, *self._later])
         for remark in remarks:

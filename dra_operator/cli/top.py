@@ -77,6 +77,8 @@ def top(
         watch_rows(f"kubectl-dra top {view.value}", look, lambda rows: table(view, rows), interval)
         return
     rows = look()
+    if bad and not rows:
+        raise CommandFailed(code=FAILED)
     if output is OutputFormat.TABLE:
         printer = Printer(sys.stdout)
         if rows:

@@ -1,4 +1,7 @@
-"""Files that a command cannot use: each command names the file, says what is wrong with it and what to do, and ends with 1."""
+"""Files that a command cannot use: each command names the file, says what is wrong with it and what to do, and ends with 1.
+
+What would be an answer about nothing ("no claims", "ok") is not printed then.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,15 @@ FILES = {
     ),
     "unreadable": (*[("cannot be read", "name a file that can be read")] * 2, ("does not exist", "name one with")),
 }
+#: What only commands that read manifests can tell from a file that they can use.
+NO_MANIFESTS = {
+    "list": ("holds no objects", "write it"),
+    "service": ("holds nothing that has to do with devices", "name files with"),
+    "broken": ("not YAML", "did not find expected"),
+    "text": ("expected an object", "apiVersion and kind"),
+    "claim": ("has no kind ResourceClam", "did you mean ResourceClaim?"),
+    "old": ("v1beta1 is not read here", "write it as resource.k8s.io/v1"),
+}
 
 MANIFESTS = [
     "simulate -f FILE",
@@ -41,6 +53,8 @@ MANIFESTS = [
     "portable -f good --cluster FILE",
 ]
 SINGLE = ["solve FILE", "solve --fill FILE", "cel true --device FILE", "cel --cases FILE"]
+#: These look at files by themselves: findings and texts are what they answer, whatever is in them.
+WHATEVER = ("lint", "convert")
 KUBECONFIG = ["top nodes --kubeconfig FILE", "snapshot --kubeconfig FILE"]
 
 
@@ -53,9 +67,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "directory" / "README").write_text("no manifest\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01\n")
     (tmp_path / "unreadable").symlink_to("unreadable")
+    (tmp_path / "list").write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    (tmp_path / "service").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: s}\n")
+    (tmp_path / "broken").write_text("a: [1\nb: 2")
+    (tmp_path / "text").write_text("hello\n")
+    (tmp_path / "claim").write_text("apiVersion: resource.k8s.io/v1\nkind: ResourceClam\nmetadata: {name: c}\n")
+    (tmp_path / "old").write_text("apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: c}\n")
+    (tmp_path / "half").write_text(f"{NODE}---\na: [1\n---\n{NODE.replace('n1', 'n2')}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["kubectl-dra"])
     return tmp_path
+
+
+def call(command: str, file: str, capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
+    """Exit code, stdout and stderr of a command line whose FILE is `file`."""
+    with pytest.raises(SystemExit) as stop:
+        main.run([file if word == "FILE" else word for word in command.split()])
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
 
 
 def cases() -> list[tuple[str, str, str, str]]:
@@ -74,16 +103,72 @@ def test_what_is_wrong_with_a_file_is_said(
 ) -> None:
     if "--policy" in command:
         wrong = wrong.replace("holds no objects", "holds no AllocationPolicy")
-    with pytest.raises(SystemExit) as stop:
-        main.run([file if word == "FILE" else word for word in command.split()])
-    captured = capsys.readouterr()
-    told = captured.out + captured.err
-    assert stop.value.code == 1, told
+    code, out, err = call(command, file, capsys)
+    told = out + err
+    assert code == 1, told
     line = next((line for line in told.splitlines() if file in line), "")
     assert line.startswith(("error: ", file)), told
     assert wrong in told
     assert repair.lower() in told.lower()
     assert "defect" not in told
+    if command in MANIFESTS and not command.startswith(WHATEVER):
+        assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "wrong", "repair"),
+    [
+        (command, file, *told)
+        for command in (*MANIFESTS, "simulate --compare FILE FILE", "top -o json -f FILE", "simulate -o json -f FILE")
+        for file, told in NO_MANIFESTS.items()
+        if not command.startswith(WHATEVER) and "--policy" not in command
+    ],
+)
+def test_an_input_of_which_nothing_can_be_used_is_said_and_answered_with_nothing(
+    command: str, file: str, wrong: str, repair: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(command, file, capsys)
+    assert (code, out) == (1, "")
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith(f"error: {file}:")
+    assert wrong in errors[0]
+    assert repair in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        # Two nodes are left, and they are answer enough for some.
+        ("top nodes -f half", "n2"),
+        ("top queue -f half", ""),
+        ("top claims -o json -f half", ""),
+        ("simulate -f half", ""),
+        ("simulate -o json -f half", ""),
+        ("simulate --compare half half", ""),
+        ("defrag -f half", ""),
+        ("defrag -o json -f half", ""),
+        ("portable -f half --cluster good", ""),
+        # A verdict on one half would be taken for one on the whole.
+        ("migrate plan -f half", ""),
+        ("migrate generate -f half", ""),
+        ("migrate verify -f half", ""),
+        ("migrate verify -o json -f half", ""),
+    ],
+)
+def test_an_input_of_which_a_part_can_be_used_is_answered_where_that_says_something(
+    command: str, answer: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(command, "", capsys)
+    assert code == 1
+    assert "error: half:" in err
+    assert answer in out if answer else out == ""
+    assert "nothing waits" not in err
+
+
+def test_what_is_not_found_may_be_in_what_could_not_be_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = call("explain claim/c -f half", "", capsys)
+    assert err.splitlines()[-1] == "error: there is no claim default/c in what could be used of the input"
 
 
 def test_each_of_several_empty_files_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

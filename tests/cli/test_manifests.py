@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_operator.cli.manifests import read_manifests
+from dra_operator.cli.manifests import IRRELEVANT, read_manifests
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 CLAIM = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: c, namespace: team}\nspec: {devices: {requests: []}}\n"
@@ -35,7 +35,6 @@ def read(tmp_path: Path, text: str | bytes, name: str = "f.yaml") -> tuple[list[
         ("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n- {apiVersion: v1, kind: Node, metadata: {name: n1, namespace: x}}", ["Pod default/a", "Node n1"]),
         ("apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n", ["Pod default/a"]),
         ("- {apiVersion: v1, kind: Node, metadata: {name: n1}}", ["Node n1"]),
-        ("{apiVersion: v1, kind: List, items: []}", []),
         ('{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}\n{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "m"}}', ["Node n", "Node m"]),
         ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: p-}\n", ["Pod default/p-"]),
         (POD + "---\n" + POD, ["Pod default/p"]),
@@ -120,7 +119,12 @@ def test_problems_in_lists_name_the_line_of_the_item(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_left_out(tmp_path: Path, text: str, notes: list[str]) -> None:
-    assert read(tmp_path, text) == ([], [], notes)
+    assert read(tmp_path, f"{text}\n---\n{POD}") == (["Pod default/p"], [], notes)
+    assert read(tmp_path, text) == (
+        [],
+        [f"f.yaml: {IRRELEVANT}; name files with workloads, claims, nodes or slices"],
+        notes,
+    )
 
 
 def test_an_empty_file_is_no_mistake_beside_others(tmp_path: Path) -> None:

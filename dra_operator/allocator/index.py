@@ -251,3 +251,22 @@ class Index:
             insort(self._sorted, (answer.rank, self._added, answer))
             if len(self._sorted) > _IDLE + 4 * len(self._ready):
                 self._put_aside()
+
+
+def index_of(known: Known, strategy: Strategy, outlook: Outlook | None, forbidden: frozenset[DeviceId]) -> Index:
+    """The one of a plan for this way of choosing; most often the one asked last."""
+    index = known.index
+    if (
+        isinstance(index, Index)
+        and index.strategy is strategy
+        and index.outlook is outlook
+        and index.forbidden == forbidden
+    ):
+        return index
+    key = (strategy, outlook, forbidden)
+    found = known.indexes.get(key)
+    if not isinstance(found, Index):
+        known.memory.make_room(known)
+        found = known.indexes[key] = Index(known, strategy, outlook, forbidden)
+    known.index = found
+    return found

@@ -76,7 +76,8 @@ class Outlook:
         self._prior = 1.0 if demand is None else _PRIOR / max(demand.evidence, 1.0)
         self._inventory, self.situations = inventory, situations
         self._expected = expected
-        self._taken_at = inventory.version
+        #: The inventory's version at which supply is looked at next.
+        self._due = 0
         #: States, what is left beside them, and how many nodes there are; a sum over them is to be multiplied with the factor.
         self._sample: list[tuple[State, Room | None, int]] = []
         self._factor = 1.0
@@ -96,10 +97,8 @@ class Outlook:
 
     def current(self) -> bool:
         """Is it still good enough? Looks at the supply now and then."""
-        inventory = self._inventory
-        if inventory.version - self._taken_at < max(64, inventory.device_count // _PATIENCE):
+        if self._inventory.version < self._due:
             return True
-        self._taken_at = inventory.version
         self._take_sample()
         low, high = _CHANGED
         for known, way, _, beside in self._expected:
@@ -270,11 +269,13 @@ class Outlook:
         return table.counting.counted(found)
 
     def _take_sample(self) -> None:
+        inventory = self._inventory
+        self._due = inventory.version + max(64, inventory.device_count // _PATIENCE)
         self._counted.clear()
         self._stocks.clear()
         found: list[tuple[State, Room | None, int]]
         if self.situations is None:
-            found = [(state, None, len(state.nodes)) for state in self._inventory.states.populated()]
+            found = [(state, None, len(state.nodes)) for state in inventory.states.populated()]
         else:
             self.situations.catch_up()
             found = [(item.state, item.room, len(item.nodes)) for item in self.situations.populated()]

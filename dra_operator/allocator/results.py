@@ -63,8 +63,7 @@ class Assembler:
             offer = offers[position]
             if not offer.plain:
                 return None
-            driver, pool, device = offer.id
-            results.append(DeviceResult(name, driver, pool, device))
+            results.append(DeviceResult(name, *offer.id))
         return Allocation(tuple(results), picks.config, record.selector)
 
     def _config(self, choice: Choice) -> tuple[tuple[DeviceConfig, ...], ...]:

@@ -11,7 +11,7 @@ from heapq import merge
 from typing import Any, NamedTuple
 
 from dra_operator.allocator.failures import failed_by, unusable_pools
-from dra_operator.allocator.index import Answer, Index
+from dra_operator.allocator.index import Answer, Index, index_of
 from dra_operator.allocator.memory import Known, Memory, Stopped, memory_of
 from dra_operator.allocator.ordering import Ordering, orderings_of
 from dra_operator.allocator.problem import Failed, Problem, Result, Solved, Strategy, Unsolved
@@ -33,7 +33,8 @@ class Place(NamedTuple):
     rank: Score | None
 
 
-_NOTHING_HELD: tuple[dict[str, int], frozenset[DeviceId]] = ({}, frozenset())
+_NOBODY: frozenset[DeviceId] = frozenset()
+_NOTHING_HELD: tuple[dict[str, int], frozenset[DeviceId]] = ({}, _NOBODY)
 
 
 def solve(problem: Problem, snapshot: Snapshot) -> Result:
@@ -47,8 +48,41 @@ def solve(problem: Problem, snapshot: Snapshot) -> Result:
         refused = _refused_admin(problem, known)
         if refused is not None:
             return refused
-    solver = _Solver(problem, inventory, memory, known)
-    return solver.at_once() or solver.solve()
+    work = Work(problem.work_budget)
+    found = _best_state(problem, inventory, memory, known, work)
+    return _Solver(problem, inventory, memory, known, work).solve() if found is None else found
+
+
+def _best_state(problem: Problem, inventory: Inventory, memory: Memory, known: Known, work: Work) -> Result | None:
+    """The answer where nodes of one state differ by their names alone and one state is best, or none will do; None: it takes a
+    closer look."""
+    strategy = problem.strategy
+    if (
+        problem.nodes is not None
+        or problem.fits is not None
+        or problem.cost is not None
+        or problem.wish is not None
+        or (problem.rooms is not None and strategy is Strategy.Fragmentation)
+        or problem.ignore_usage
+        or strategy is Strategy.FirstFit
+    ):
+        return None
+    held, homeless = memory.held(problem.forbidden) if problem.forbidden else _NOTHING_HELD
+    if held:
+        return None
+    outlook = memory.outlook(problem.demand) if strategy is Strategy.Fragmentation else None
+    index = index_of(known, strategy, outlook, homeless)
+    index.catch_up(work)
+    answer = index.top()
+    if answer is not None:
+        return _solved(problem, inventory, known, inventory.nodes[answer.state.nodes[0]], answer)
+    if not index.hopeless:
+        return None
+    failed = index.unsolved
+    if failed is None or failed[0] != inventory.version:
+        solver = _Solver(problem, inventory, memory, known, work)
+        failed = index.unsolved = inventory.version, solver.unsolved()
+    return failed[1]
 
 
 def attempt(problem: Problem, snapshot: Snapshot) -> Solved | None:
@@ -60,9 +94,10 @@ def attempt(problem: Problem, snapshot: Snapshot) -> Solved | None:
         return None
     if problem.admin_access is not None and _refused_admin(problem, known) is not None:
         return None
-    solver = _Solver(problem, inventory, memory, known)
-    place = solver.place()
-    return None if place is None or isinstance(place, Failed) else solver.solved(place.record, place.answer)
+    place = _Solver(problem, inventory, memory, known, Work(problem.work_budget)).place()
+    if place is None or isinstance(place, Failed):
+        return None
+    return _solved(problem, inventory, known, place.record, place.answer)
 
 
 def _refused_admin(problem: Problem, known: Known) -> Failed | None:
@@ -81,9 +116,11 @@ def _refused_admin(problem: Problem, known: Known) -> Failed | None:
 
 
 class _Solver:
-    def __init__(self, problem: Problem, inventory: Inventory, memory: Memory, known: Known) -> None:
+    """The closer look at single nodes."""
+
+    def __init__(self, problem: Problem, inventory: Inventory, memory: Memory, known: Known, work: Work) -> None:
         self.problem, self.inventory, self.memory, self.known = problem, inventory, memory, known
-        self.work = Work(problem.work_budget)
+        self.work = work
         self.exhausted = False
         self.unfit: set[str] = set()
         self.held, self.homeless = memory.held(problem.forbidden) if problem.forbidden else _NOTHING_HELD
@@ -92,38 +129,13 @@ class _Solver:
         self.rooms = problem.rooms if minds and not problem.ignore_usage else None
         self.outlook = memory.outlook(problem.demand, self.rooms) if minds else None
 
-    def at_once(self) -> Result | None:
-        """The answer where no node has to be looked at by itself and one state is best; None: ask `solve`."""
-        problem = self.problem
-        if (
-            self.allowed is not None
-            or problem.fits is not None
-            or problem.cost is not None
-            or problem.wish is not None
-            or (problem.rooms is not None and problem.strategy is Strategy.Fragmentation)
-            or self.held
-            or problem.ignore_usage
-            or problem.strategy is Strategy.FirstFit
-        ):
-            return None
-        index = self._index()
-        answer = index.top()
-        if answer is not None:
-            return self.solved(self.inventory.nodes[answer.state.nodes[0]], answer)
-        if index.hopeless and not self.exhausted:
-            failed = index.unsolved
-            if failed is None or failed[0] != self.inventory.version:
-                failed = index.unsolved = self.inventory.version, self._unsolved()
-            return failed[1]
-        return None
-
     def solve(self) -> Result:
         place = self.place()
         if isinstance(place, Failed):
             return place
         if place is not None:
-            return self.solved(place.record, place.answer)
-        return self._unsolved()
+            return _solved(self.problem, self.inventory, self.known, place.record, place.answer)
+        return self.unsolved()
 
     def place(self) -> Place | Failed | None:
         """The node and what to take there."""
@@ -139,21 +151,7 @@ class _Solver:
     # -- choosing a node -------------------------------------------------------------------------------------------
 
     def _index(self) -> Index:
-        problem, known = self.problem, self.known
-        outlook = self.outlook
-        index = known.index
-        if (
-            not isinstance(index, Index)
-            or index.strategy is not problem.strategy
-            or index.outlook is not outlook
-            or index.forbidden != self.homeless
-        ):
-            key = (problem.strategy, outlook, self.homeless)
-            found = known.indexes.get(key)
-            if not isinstance(found, Index):
-                self.memory.make_room(known)
-                found = known.indexes[key] = Index(known, problem.strategy, outlook, self.homeless)
-            known.index = index = found
+        index = index_of(self.known, self.problem.strategy, self.outlook, self.homeless)
         index.catch_up(self.work)
         self.exhausted = self.exhausted or bool(index.unfinished)
         return index
@@ -338,24 +336,7 @@ class _Solver:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def solved(self, record: NodeRecord, answer: Answer) -> Solved:
-        """The answer with the devices of one node of its state."""
-        problem, known = self.problem, self.known
-        assert answer.choice is not None
-        warnings = warnings_of(known, self.inventory, problem) if known.broken else ()
-        if answer.picks is not None:
-            allocation = known.assembler.plain(answer.picks, record)
-            if allocation is not None:
-                return Solved(record.name, (allocation,), warnings)
-        allocations = known.assembler.allocations(
-            problem.claims, answer.choice, answer.table.order, record, problem.seed
-        )
-        node: str | None = record.name
-        if not problem.needs_node and all(item.node_selector is not record.selector for item in allocations):
-            node = None
-        return Solved(node, allocations, warnings)
-
-    def _unsolved(self) -> Unsolved | Failed:
+    def unsolved(self) -> Unsolved | Failed:
         problem = self.problem
         if self.exhausted:
             names = ", ".join(str(claim.key) for claim in problem.claims)
@@ -368,7 +349,7 @@ class _Solver:
         survey = Survey(problem, self.inventory, self.known, self.held, self.homeless, frozenset(self.unfit))
         unsolved = survey.unsolved()
         if unsolved.warnings and not problem.ignore_usage and problem.strategy is not Strategy.FirstFit:
-            emptied = _Solver(_emptied(problem), self.inventory, self.memory, self.known)
+            emptied = _Solver(_emptied(problem), self.inventory, self.memory, self.known, Work(problem.work_budget))
             if emptied._on_empty() is None and not emptied.exhausted:
                 first = unsolved.warnings[0]
                 return Failed(
@@ -381,6 +362,21 @@ class _Solver:
                     device=first.device,
                 )
         return unsolved
+
+
+def _solved(problem: Problem, inventory: Inventory, known: Known, record: NodeRecord, answer: Answer) -> Solved:
+    """The answer with the devices of one node of its state."""
+    assert answer.choice is not None
+    warnings = warnings_of(known, inventory, problem) if known.broken else ()
+    if answer.picks is not None:
+        allocation = known.assembler.plain(answer.picks, record)
+        if allocation is not None:
+            return Solved(record.name, (allocation,), warnings)
+    allocations = known.assembler.allocations(problem.claims, answer.choice, answer.table.order, record, problem.seed)
+    node: str | None = record.name
+    if not problem.needs_node and all(item.node_selector is not record.selector for item in allocations):
+        node = None
+    return Solved(node, allocations, warnings)
 
 
 def _emptied(problem: Problem) -> Problem:

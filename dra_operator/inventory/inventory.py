@@ -121,7 +121,7 @@ class Inventory:
 
     def use(self, uid: str, allocation: Allocation) -> None:
         """Record what the claim `uid` takes; replaces what it took before."""
-        self.use_devices(uid, uses_of(allocation))
+        self.use_devices(uid, uses_of(allocation, self._offers))
 
     def use_devices(self, uid: str, uses: tuple[Use, ...]) -> None:
         """As `use`, from what `uses_of` returns."""
@@ -357,18 +357,21 @@ class Inventory:
         """The occupancy of these devices changed."""
         self.version += 1
         moved: list[NodeRecord] = []
+        # Most claims take devices of one pool and one node.
+        pool: Pool | None = None
         record: NodeRecord | None = None
-        for use in uses:
-            offer = self._offers.get(use[0])
+        for device, _ in uses:
+            offer = self._offers.get(device)
             if offer is None:
                 continue
-            self.touched.note(offer.pool.id)
+            if offer.pool is not pool:
+                pool = offer.pool
+                self.touched.note(pool.id)
             home = offer.home
             if home is None:
                 self.states.note(offer.pool)
-                self.states.shared_uses.note(use[0])
+                self.states.shared_uses.note(device)
                 continue
-            # Most claims take devices of one node.
             if record is None or record.name != home:
                 record = self.nodes.get(home)
                 if record is None:
@@ -385,13 +388,11 @@ class Inventory:
         """Bring a node's own record of a device up to date."""
         position = offer.position
         occupancy = self.usage.by_device.get(offer.id)
-        if occupancy is None:
-            record.used &= ~(1 << position)
-        elif occupancy.whole or not offer.device.allow_multiple:
+        if occupancy is not None and (occupancy.whole or not offer.device.allow_multiple):
             record.used |= 1 << position
         else:
             record.used &= ~(1 << position)
-        key = None if occupancy is None or not occupancy.shares else occupancy.key
+        key = None if occupancy is None else occupancy.key
         if key is not None:
             record.shares[position] = key
         elif record.shares:

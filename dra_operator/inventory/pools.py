@@ -11,6 +11,7 @@ from dra_operator.api.slices import CounterSet, Device, ResourceSlice
 from dra_operator.inventory.features import Features
 from dra_operator.inventory.identity import DeviceId, PoolId
 from dra_operator.inventory.kinds import Kind
+from dra_operator.inventory.usage import Use
 
 
 class Offer:
@@ -21,7 +22,7 @@ class Offer:
     allocation of it says nothing but its name.
     """
 
-    __slots__ = ("device", "home", "id", "kind", "plain", "pool", "position", "rank", "slice", "taints")
+    __slots__ = ("_whole", "device", "home", "id", "kind", "plain", "pool", "position", "rank", "slice", "taints")
 
     def __init__(
         self, device_id: DeviceId, device: Device, resource_slice: ResourceSlice, pool: Pool, rank: int
@@ -38,6 +39,14 @@ class Offer:
         self.home: str | None = None
         self.position = -1
         self.kind: Kind | None = None
+        self._whole: Use | None = None
+
+    @property
+    def whole(self) -> Use:
+        """What whoever takes the whole device takes: one object, made when it is first taken."""
+        if self._whole is None:
+            self._whole = Use(self.id, None)
+        return self._whole
 
 
 @dataclass(frozen=True, slots=True)

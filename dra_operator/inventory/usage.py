@@ -7,11 +7,14 @@ Counts and sums only. Whether a device could take more is the allocator's questi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.quantity import Quantity
 from dra_operator.inventory.identity import DeviceId
+
+if TYPE_CHECKING:
+    from dra_operator.inventory.pools import Offer
 
 
 class Use(NamedTuple):
@@ -21,7 +24,8 @@ class Use(NamedTuple):
     share: Mapping[str, Quantity] | None
 
 
-#: Shared by all devices that are taken whole; replaced before the first share is added.
+#: Of devices without shares; replaced before the first share is added.
+_NO_SHARES: list[str] = []
 _NOTHING: dict[str, int] = {}
 
 
@@ -31,8 +35,8 @@ class Occupancy:
     __slots__ = ("consumed", "shares", "whole")
 
     def __init__(self) -> None:
-        self.whole: list[str] = []
-        self.shares: list[str] = []
+        self.whole: tuple[str, ...] = ()
+        self.shares: list[str] = _NO_SHARES
         self.consumed: dict[str, int] = _NOTHING
 
     @property
@@ -58,16 +62,17 @@ class Usage:
     def add(self, uid: str, uses: tuple[Use, ...]) -> None:
         """Record what a claim takes; it must not have anything yet."""
         self.by_claim[uid] = uses
+        by_device = self.by_device
         for device, share in uses:
-            occupancy = self.by_device.get(device)
+            occupancy = by_device.get(device)
             if occupancy is None:
-                occupancy = self.by_device[device] = Occupancy()
+                occupancy = by_device[device] = Occupancy()
             if share is None:
-                occupancy.whole.append(uid)
+                occupancy.whole += (uid,)
                 continue
+            if occupancy.shares is _NO_SHARES:
+                occupancy.shares, occupancy.consumed = [], {}
             occupancy.shares.append(uid)
-            if occupancy.consumed is _NOTHING:
-                occupancy.consumed = {}
             for name, amount in share.items():
                 occupancy.consumed[name] = occupancy.consumed.get(name, 0) + amount.nano
 
@@ -77,7 +82,8 @@ class Usage:
         for device, share in uses:
             occupancy = self.by_device[device]
             if share is None:
-                occupancy.whole.remove(uid)
+                at = occupancy.whole.index(uid)
+                occupancy.whole = occupancy.whole[:at] + occupancy.whole[at + 1 :]
             else:
                 occupancy.shares.remove(uid)
                 for name, amount in share.items():
@@ -91,15 +97,17 @@ class Usage:
         return uses
 
 
-def uses_of(allocation: Allocation) -> tuple[Use, ...]:
+def uses_of(allocation: Allocation, published: Mapping[DeviceId, Offer]) -> tuple[Use, ...]:
     """What an allocation takes. A result is a share if it has a share ID or consumed capacity."""
-    return tuple(
-        [
-            Use(
-                DeviceId(result.driver, result.pool, result.device),
-                result.consumed_capacity if result.share_id is not None or result.consumed_capacity else None,
-            )
-            for result in allocation.results
-            if not result.admin_access
-        ]
-    )
+    uses: list[Use] = []
+    for result in allocation.results:
+        if result.admin_access:
+            continue
+        names = result.driver, result.pool, result.device
+        if result.share_id is not None or result.consumed_capacity:
+            uses.append(Use(DeviceId(*names), result.consumed_capacity))
+            continue
+        # A plain tuple finds what the ID does, and is made sooner.
+        offer = published.get(names)  # type: ignore[call-overload]
+        uses.append(Use(DeviceId(*names), None) if offer is None else offer.whole)
+    return tuple(uses)

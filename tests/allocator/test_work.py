@@ -13,6 +13,7 @@ from dra_operator.allocator.document import Document, read_document
 from dra_operator.allocator.index import Index
 from dra_operator.allocator.memory import Known, Memory, memory_of
 from dra_operator.allocator.search import Search
+from dra_operator.allocator.solving import _Solver
 from dra_operator.allocator.symmetry import Twins
 from dra_operator.allocator.tabulating import _Builder
 
@@ -78,6 +79,14 @@ def test_a_plan_looks_at_states_that_have_nodes(monkeypatch: pytest.MonkeyPatch)
     assert fill(document) > 100
     # Each kind meets each of six nodes in at most one new state whenever it is asked, and not all the states since it was asked last.
     assert len(looked_at) <= 6 * 200
+
+
+def test_no_node_is_looked_at_by_itself_where_states_say_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    closer = calls(monkeypatch, _Solver, "__init__")
+    document = read_document(shapes.running_out(10, 20))
+    # Six H100 groups of four, and one look at why there is no seventh.
+    assert fill(document) == 6
+    assert len(closer) == 1
 
 
 def test_more_nodes_that_are_alike_make_no_more_work(monkeypatch: pytest.MonkeyPatch) -> None:

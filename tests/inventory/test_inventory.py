@@ -233,6 +233,24 @@ class TestUsage:
         inventory.apply_node(node("n1", zone="a"))
         assert inventory.version == version
 
+    def test_whoever_takes_a_whole_device_takes_the_same(self, inventory: Inventory) -> None:
+        inventory.apply_slice(resource_slice("s", "d1", "d2"))
+        inventory.refresh()
+        inventory.use("a", taking("d1", "gone"))
+        first, gone = inventory.usage.by_claim["a"]
+        inventory.release("a")
+        inventory.use("b", taking("d1"))
+        assert (first.device, gone.device, first.share) == (device("d1"), device("gone"), None)
+        assert inventory.usage.by_claim["b"][0] is first
+
+    def test_a_claim_marks_its_pool_once(self, inventory: Inventory) -> None:
+        inventory.apply_slice(resource_slice("s", "d1", "d2", "d3"))
+        inventory.apply_slice(resource_slice("t", "d1", pool="q"))
+        inventory.refresh()
+        before = inventory.touched.end
+        inventory.use("a", Allocation((*taking("d1", "d2", "d3").results, *taking("d1", pool="q").results)))
+        assert [pool.pool for pool in inventory.touched.since(before) or ()] == ["p", "q"]
+
 
 class TestCollisions:
     def test_a_device_taken_twice(self, inventory: Inventory) -> None:

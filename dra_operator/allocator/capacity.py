@@ -24,6 +24,9 @@ def consumption(requests: Mapping[str, Quantity], device: Device, fractional: bo
     """
     if any(name not in device.capacity for name in requests):
         return None
+    if not requests and not device.policies and all(amount.sign >= 0 for amount in device.capacity.values()):
+        # All there is: what most devices without shares are asked for.
+        return dict(sorted(device.capacity.items()))
     taken: dict[str, Quantity] = {}
     for name in sorted(device.capacity):
         try:

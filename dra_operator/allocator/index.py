@@ -18,10 +18,12 @@ from dra_operator.allocator.scoring import Score
 from dra_operator.allocator.search import Stopped, Work
 from dra_operator.inventory import DeviceId
 from dra_operator.inventory.pools import Pool
-from dra_operator.inventory.views import State, Waiter
+from dra_operator.inventory.views import State, View, Waiter
 
 #: So many entries that are out of date or without nodes may stand before the best one and among its equals.
 _IDLE = 48
+#: Views that are remembered to have nothing for a plan.
+_USELESS_KEPT = 4096
 #: Amounts of CPU and memory of which it is remembered what devices are worth beside them.
 _ROOMS_KEPT = 64
 
@@ -98,6 +100,8 @@ class Index:
         self._added = 0
         self._ready: dict[State, Answer] = {}
         self._returned: list[State] = []
+        #: Views without a device that the plan could use: whatever is taken there makes no difference.
+        self._useless: set[View] = set()
         self._cursor = -1
         self._states = known.memory.inventory.states
         #: What states know it by, so that they do not keep it.
@@ -122,6 +126,7 @@ class Index:
         if self._cursor == end:
             return
         if self._cursor < states.journal_start:
+            self._useless.clear()
             self.answers.clear()
             self._sorted.clear()
             self._ready.clear()
@@ -147,6 +152,8 @@ class Index:
 
     def _read(self, state: State, work: Work) -> None:
         """Take in a new state. Most have been left by their node before the next claim of the kind asks."""
+        if state.view in self._useless:
+            return
         if state.nodes:
             self._consider(state, work)
         else:
@@ -243,6 +250,10 @@ class Index:
             return
         self.unfinished.discard(state)
         if answer.rank is None and answer.trouble is None:
+            if not answer.table.order and not self.known.plan.preferred:
+                if len(self._useless) >= _USELESS_KEPT:
+                    self._useless.clear()
+                self._useless.add(state.view)
             return
         self._ready[state] = answer
         answer.live = True

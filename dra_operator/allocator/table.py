@@ -131,7 +131,9 @@ class Table:
             tuple(
                 [(bool(column.usable & mask), bool(column.every & mask), bit in column.broken) for column in columns]
             ),
-            tuple([_key(values.get(bit)) for column in columns for _, values in sorted(column.values.items())]),
+            tuple([_key(values.get(bit)) for column in columns for _, values in sorted(column.values.items())])
+            if self.plan.rules
+            else (),
             (self.limits[bit], tuple([column.takes[bit] for column in columns])) if self.multi & mask else None,
             bool(self.binding & mask),
             None if self.as_published else self.sizes[bit],

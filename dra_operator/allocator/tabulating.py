@@ -6,7 +6,7 @@ Devices of one kind are judged once; only where constraints read values that kin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from math import log2
 from operator import itemgetter
@@ -38,7 +38,7 @@ class _Cell:
 
 @dataclass(slots=True, eq=False)
 class _Sort:
-    """Devices that the plan cannot tell apart: of one kind, and with the same values where constraints read them.
+    """Devices that the plan cannot tell apart: with the same values also where constraints read them. `kind` is that of one of them.
 
     `row`: the verdict of each distinct way. `bits` once these are given out.
     """
@@ -127,13 +127,9 @@ class _Builder:
     # -- devices of one sort for one way ---------------------------------------------------------------------------
 
     def _sorts(self) -> list[_Sort]:
-        by_kind: dict[Kind, list[int]] = {}
-        for position, kind in enumerate(self.view.kinds):
-            by_kind.setdefault(kind, []).append(position)
         found = []
-        for kind, positions in by_kind.items():
+        for kind, size, positions in self._groups():
             verdicts = [self._judge(way, kind) for way in self.distinct]
-            size = self._size(kind)
             for values, alike in self._by_values(verdicts, positions).items():
                 row = [
                     self._cell(way, verdict, its, alike)
@@ -142,10 +138,22 @@ class _Builder:
                 found.append(_Sort(kind, row, alike, size))
         return found
 
+    def _groups(self) -> Iterable[tuple[Kind, float, list[int]]]:
+        """Devices that differ in nothing that a verdict depends on: one of their kinds, how much device each is, and where they are."""
+        by_kind: dict[Kind, list[int]] = {}
+        for position, kind in enumerate(self.view.kinds):
+            by_kind.setdefault(kind, []).append(position)
+        found: dict[Hashable, tuple[Kind, float, list[int]]] = {}
+        for kind, positions in by_kind.items():
+            outcomes = tuple([way.filter.outcome(kind) for way in self.distinct])
+            size = self._size(kind)
+            found.setdefault((kind.family, size, outcomes), (kind, size, []))[2].extend(positions)
+        return found.values()
+
     def _by_values(
         self, verdicts: list[tuple[_Cell, object]], positions: list[int]
     ) -> dict[tuple[_Values, ...], list[int]]:
-        """Devices of one kind by what differs between them all the same: the values that constraints compare, by way."""
+        """Devices of one group by what differs between them all the same: the values that constraints compare, by way."""
         ways = [
             way.constraints if reason is None else () for way, (_, reason) in zip(self.distinct, verdicts, strict=True)
         ]
@@ -333,6 +341,8 @@ class _Builder:
 
 def _first_alike(plan: Plan) -> list[int]:
     """Per way, the first way with the same idea of every device. How many it asks for, and under what name, makes no difference."""
+    if len(plan.ways) == 1:
+        return [0]
     seen: dict[Hashable, int] = {}
     return [
         seen.setdefault(

@@ -19,6 +19,7 @@ from dra_operator.cel.selector import (
     DerivedAttribute,
     Selector,
     cached_selector,
+    compile_ahead,
     compile_derived,
     compile_selector,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Selector",
     "bind_device",
     "cached_selector",
+    "compile_ahead",
     "compile_derived",
     "compile_selector",
 ]

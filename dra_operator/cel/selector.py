@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -274,6 +275,14 @@ def cached_selector(
 ) -> Selector:
     """`compile_selector`, remembering what it compiled. Errors are not remembered."""
     return compile_selector(expression, features, env)
+
+
+def compile_ahead(expressions: Iterable[str | None]) -> None:
+    """Compile selectors that somebody will ask for. What does not compile is left to whoever asks."""
+    for expression in expressions:
+        if expression is not None:
+            with suppress(CompileError):
+                cached_selector(expression)
 
 
 def compile_derived(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from dra_operator.api.claims import Allocation, DeviceClass
 from dra_operator.api.core import Node
 from dra_operator.api.slices import Device, DeviceTaintRule, ResourceSlice
+from dra_operator.cel import compile_ahead
 from dra_operator.inventory.collisions import Collision, find_collisions
 from dra_operator.inventory.features import DEFAULT_1_37, Features
 from dra_operator.inventory.identity import DeviceId, PoolId
@@ -108,6 +109,7 @@ class Inventory:
         known = self.classes.get(device_class.name)
         if known is not None and known.selectors == device_class.selectors and known.config == device_class.config:
             return
+        compile_ahead(device_class.selectors)  # nothing waits for it now; later a claim would
         self.classes[device_class.name] = device_class
         self.class_version += 1
         self.version += 1
@@ -358,8 +360,7 @@ class Inventory:
         self.version += 1
         moved: list[NodeRecord] = []
         # Most claims take devices of one pool and one node.
-        pool: Pool | None = None
-        record: NodeRecord | None = None
+        pool, record = None, None
         for device, _ in uses:
             offer = self._offers.get(device)
             if offer is None:

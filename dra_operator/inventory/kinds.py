@@ -25,7 +25,8 @@ class Kind:
     """`device` is the first device seen of this kind: read from it only what the projection covers.
 
     `unreadable` names an attribute of a type this version does not know; no expression can be evaluated on such a device.
-    `sizes`: its capacities in 10^-9, by name.
+    `sizes`: its capacities in 10^-9, by name. `family`: kinds with the same number differ in attributes, and in which counters they
+    consume, alone.
     """
 
     seq: int
@@ -35,6 +36,7 @@ class Kind:
     skips_node: bool
     sizes: tuple[tuple[str, int], ...]
     unreadable: str | None = None
+    family: int = -1
 
 
 class Kinds:
@@ -48,6 +50,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._families: dict[tuple[object, ...], int] = {}
         self._read: set[Attribute] = set()
         self._read_all = False
         self._domains: set[str] = set()
@@ -86,7 +89,7 @@ class Kinds:
         if not self._outgrown:
             return False
         self._outgrown = False
-        self._kinds.clear()
+        self._forget()
         return True
 
     def covers(self, name: str) -> bool:
@@ -115,8 +118,12 @@ class Kinds:
             if not any(self._leaves_out(*attribute) for attribute in missing):
                 return False
         self._names.clear()
-        self._kinds.clear()
+        self._forget()
         return True
+
+    def _forget(self) -> None:
+        self._kinds.clear()
+        self._families.clear()
 
     def _leaves_out(self, domain: str, name: str | None) -> bool:
         """Is an attribute that was not read so far, or any of a domain, outside the projection?"""
@@ -141,23 +148,26 @@ class Kinds:
                 unreadable = name
                 break
         sizes = tuple(sorted((name, amount.nano) for name, amount in device.capacity.items()))
-        key = (
+        consumption = _consumption(device)
+        common = (
             driver,
-            tuple(self._projected(driver, device)),
             sizes,
             tuple([self._text(device.capacity[name]) for name, _ in sizes]),
             _policies(device),
-            _consumption(device),
+            bool(consumption),
             blocking,
             device.allow_multiple,
             bool(device.binding_conditions),
             skips_node,
             unreadable,
         )
+        key = (common, tuple(self._projected(driver, device)), consumption)
         kind = self._kinds.get(key)
         if kind is None:
             self._count += 1
-            kind = self._kinds[key] = Kind(self._count, driver, device, blocking, skips_node, sizes, unreadable)
+            family = self._families.setdefault(common, self._count)
+            kind = Kind(self._count, driver, device, blocking, skips_node, sizes, unreadable, family)
+            self._kinds[key] = kind
         return kind
 
     def _text(self, amount: Quantity) -> str:

@@ -54,8 +54,15 @@ def test_kinds_are_judged_once_however_many_devices_there_are(monkeypatch: pytes
         before = len(judged)
         assert fill(read_document(shapes.attached(20, devices, 20))) == 20
         found.append(len(judged) - before)
-    # Three models on two NUMA nodes, asked for by ones and by twos.
-    assert found == [12, 12]
+    # Three models, whatever NUMA node they are on, asked for by ones and by twos.
+    assert found == [6, 6]
+
+
+def test_partitions_are_judged_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = calls(monkeypatch, _Builder, "_judge")
+    assert fill(read_document(shapes.partitioned(2, 20))) == 20
+    # Four profiles are asked for; the partitions of a node either have that profile or have not.
+    assert len(judged) == 4 * 2
 
 
 def test_states_that_nodes_have_left_do_not_pile_up_among_equals() -> None:
@@ -79,6 +86,23 @@ def test_a_plan_looks_at_states_that_have_nodes(monkeypatch: pytest.MonkeyPatch)
     assert fill(document) > 100
     # Each kind meets each of six nodes in at most one new state whenever it is asked, and not all the states since it was asked last.
     assert len(looked_at) <= 6 * 200
+
+
+def test_states_of_nodes_without_a_usable_device_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = read_document(shapes.running_out(10, 30))
+    others = read_document(shapes.aligned(10, 60)).claims
+    inventory = document.inventory
+    assert isinstance(solve(Problem((document.claims[0],)), inventory.snapshot()), Solved)
+    judged = calls(monkeypatch, Known, "judge")
+    for number, other in enumerate(others[:20]):
+        # Pairs of any model: they go to other nodes than those with the model asked for, one state after another.
+        result = solve(Problem((other,), nodes=("node-00000", "node-00001")), inventory.snapshot())
+        if isinstance(result, Solved):
+            inventory.use(f"o{number}", result.allocations[0])
+    before = len(judged)
+    assert len(inventory.states.known()) > 6
+    assert isinstance(solve(Problem((document.claims[1],)), inventory.snapshot()), Solved)
+    assert len(judged) == before
 
 
 def test_no_node_is_looked_at_by_itself_where_states_say_it_all(monkeypatch: pytest.MonkeyPatch) -> None:

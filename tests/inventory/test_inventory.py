@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from dra_operator.api.claims import Allocation, DeviceResult
+from dra_operator.api.claims import Allocation, DeviceClass, DeviceResult
 from dra_operator.api.core import Node
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.slices import DeviceTaintRule, ResourceSlice
+from dra_operator.cel import cached_selector
 from dra_operator.inventory import DeviceId, Features, Inventory, StaleSnapshot
 
 DRIVER = "d.example.com"
@@ -196,6 +197,18 @@ class TestTaintRules:
         found = inventory.device(device("d"))
         assert found is not None
         assert [taint.key for taint in found.taints] == ["own", "a", "b"]
+
+
+class TestClasses:
+    def test_selectors_are_compiled_before_a_claim_asks(self, inventory: Inventory) -> None:
+        expression = 'device.driver == "compiled-ahead.example.com"'
+        selectors = [{"cel": {"expression": text}} for text in ("device.driver ==", expression)]
+        spec = {"selectors": selectors}
+        inventory.apply_class(DeviceClass.from_dict({"metadata": {"name": "c"}, "spec": spec}))
+        compiled = cached_selector.cache_info().misses
+        cached_selector(expression)
+        assert cached_selector.cache_info().misses == compiled
+        assert "c" in inventory.classes
 
 
 class TestUsage:

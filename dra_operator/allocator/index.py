@@ -31,7 +31,7 @@ _ROOMS_KEPT = 64
 class Answer:
     """What one state says to a plan. Without `choice` it has no solution, or (`trouble`) ends with an error.
 
-    `live`: it is in its index, and stands for its state.
+    `nodes`: those of the state. `live`: it is in its index, and stands for its state.
     """
 
     __slots__ = (
@@ -42,6 +42,7 @@ class Answer:
         "choice",
         "excluded",
         "live",
+        "nodes",
         "picks",
         "rank",
         "state",
@@ -50,7 +51,8 @@ class Answer:
     )
 
     def __init__(self, known: Known, state: State, verdict: Verdict) -> None:
-        self.state, self.table, self.rank = state, verdict.table, verdict.score
+        self.state, self.nodes = state, state.nodes
+        self.table, self.rank = verdict.table, verdict.score
         self.choice = None if verdict.best is None else verdict.best.choice
         self.trouble, self.excluded = verdict.found.trouble, verdict.found.excluded
         self.live = False
@@ -198,14 +200,15 @@ class Index:
 
     def top(self) -> Answer | None:
         """The best answer with a solution; of equally good ones that with the first node by name."""
-        best, best_rank, idle = None, None, 0
+        best, best_rank, first, idle = None, None, "", 0
         for rank, _, answer in self._sorted:
             if best is not None and rank != best_rank:
                 break
-            if not answer.live or not answer.state.nodes:
+            nodes = answer.nodes
+            if not nodes or not answer.live:
                 idle += 1
-            elif best is None or answer.state.nodes[0] < best.state.nodes[0]:
-                best, best_rank = answer, rank
+            elif best is None or nodes[0] < first:
+                best, best_rank, first = answer, rank, nodes[0]
         if idle > _IDLE or best is None:
             self._put_aside()
         return best

@@ -44,6 +44,18 @@ def bits_of(mask: int) -> list[int]:
     return bits
 
 
+def lowest(mask: int, count: int) -> tuple[int, ...]:
+    """The first so many bits of a mask, lowest first; all if there are no more."""
+    if mask.bit_length() > SHORT:
+        return tuple(bits_of(mask)[:count])
+    bits: list[int] = []
+    while mask and len(bits) < count:
+        low = mask & -mask
+        bits.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(bits)
+
+
 #: Bits that become bits side by side again: the first one, a mask of their number, and what the first one becomes.
 Run = tuple[int, int, int]
 

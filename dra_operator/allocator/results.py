@@ -33,9 +33,9 @@ SHARES = UUID("6f0d3a52-7d0e-5b0c-9a6e-0d2a7c1f4b11")
 
 
 class Picks(NamedTuple):
-    """A choice for the one claim of a unit whose results need no more than names. `devices`: request name and position."""
+    """A choice for the one claim of a unit. `devices`: ways and positions."""
 
-    devices: tuple[tuple[str, int], ...]
+    devices: tuple[tuple[Way, int], ...]
     config: tuple[DeviceConfig, ...]
 
 
@@ -49,21 +49,24 @@ class Assembler:
         self._consumed: dict[tuple[int, Kind | None], Mapping[str, Quantity]] = {}
 
     def picks(self, choice: Choice, order: tuple[int, ...]) -> Picks | None:
-        """The plain form of a choice, where it has one. `order` translates bits into positions."""
-        if self._plan.claims != 1 or not all(way.plain for way, _ in choice):
+        """The devices of a choice for one claim alone. `order` translates bits into positions."""
+        if self._plan.claims != 1:
             return None
-        devices = tuple([(way.name, order[bit]) for way, bits in choice for bit in bits])
+        devices = tuple([(way, order[bit]) for way, bits in choice for bit in bits])
         return Picks(devices, self._config(choice)[0]) if devices else None
 
-    def plain(self, picks: Picks, record: NodeRecord) -> Allocation | None:
-        """The allocation on one node, if all its devices there are plain."""
-        results = []
+    def picked(self, claim: ResourceClaim, picks: Picks, record: NodeRecord, seed: str) -> Allocation | None:
+        """The allocation on one node, if all its devices there are for that node by name."""
+        results: list[DeviceResult] = []
         offers = record.offers
-        for name, position in picks.devices:
+        for way, position in picks.devices:
             offer = offers[position]
-            if not offer.plain:
+            if offer.plain and way.plain:
+                results.append(DeviceResult(way.name, *offer.id))
+            elif offer.named:
+                results.append(self._result(claim, way, offer, len(results), seed))
+            else:
                 return None
-            results.append(DeviceResult(name, *offer.id))
         return Allocation(tuple(results), picks.config, record.selector)
 
     def _config(self, choice: Choice) -> tuple[tuple[DeviceConfig, ...], ...]:

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from dra_operator.allocator.bounds import Bounds
-from dra_operator.allocator.masks import bits_of
+from dra_operator.allocator.masks import bits_of, lowest
 from dra_operator.allocator.picking import Picking
 from dra_operator.allocator.plan import Way
 from dra_operator.allocator.position import Position, Taking, first_position
@@ -348,7 +348,7 @@ def of_alike(table: Table, start: Start, exact: bool) -> list[Choice] | None:
     free = column.usable & start.free
     if free.bit_count() < way.count:
         return []
-    return [((way, tuple(bits_of(free)[: way.count])),)]
+    return [((way, lowest(free, way.count)),)]
 
 
 def bounds_of(table: Table) -> Bounds:

@@ -369,7 +369,7 @@ def _solved(problem: Problem, inventory: Inventory, known: Known, record: NodeRe
     assert answer.choice is not None
     warnings = warnings_of(known, inventory, problem) if known.broken else ()
     if answer.picks is not None:
-        allocation = known.assembler.plain(answer.picks, record)
+        allocation = known.assembler.picked(problem.claims[0], answer.picks, record, problem.seed)
         if allocation is not None:
             return Solved(record.name, (allocation,), warnings)
     allocations = known.assembler.allocations(problem.claims, answer.choice, answer.table.order, record, problem.seed)

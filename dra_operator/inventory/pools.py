@@ -18,19 +18,33 @@ class Offer:
     """One published device of a pool's current generation, with what rules add to it.
 
     `home` is the one node that can use it, or None if several can (or if counters tie it to devices of other nodes).
-    `position` is its place in its home's view. `rank` orders it within the pool. `plain`: it is for one node by name, and an
-    allocation of it says nothing but its name.
+    `position` is its place in its home's view. `rank` orders it within the pool. `named`: it is for one node by name; `plain`: that,
+    and an allocation of it says nothing but its name.
     """
 
-    __slots__ = ("_whole", "device", "home", "id", "kind", "plain", "pool", "position", "rank", "slice", "taints")
+    __slots__ = (
+        "_whole",
+        "device",
+        "home",
+        "id",
+        "kind",
+        "named",
+        "plain",
+        "pool",
+        "position",
+        "rank",
+        "slice",
+        "taints",
+    )
 
     def __init__(
         self, device_id: DeviceId, device: Device, resource_slice: ResourceSlice, pool: Pool, rank: int
     ) -> None:
         self.id, self.device, self.slice, self.pool, self.rank = device_id, device, resource_slice, pool, rank
         self.taints = device.taints
+        self.named = source_of(self).node_name is not None
         self.plain = (
-            source_of(self).node_name is not None
+            self.named
             and not device.allow_multiple
             and not device.binding_conditions
             and not device.binding_failure_conditions

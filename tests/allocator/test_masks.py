@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from dra_operator.allocator import Problem, Result, Solved, Unsolved, masks, solve
-from dra_operator.allocator.masks import SHORT, Renumbering, bits_of, mask_of
+from dra_operator.allocator.masks import SHORT, Renumbering, bits_of, lowest, mask_of
 from dra_operator.api.claims import DeviceClass, ResourceClaim
 from dra_operator.api.core import Node
 from dra_operator.api.slices import ResourceSlice
@@ -40,6 +40,7 @@ def test_masks_that_differ_by_little_are_renumbered_from_one_another(bits: int) 
 def test_a_mask_has_the_bits_it_was_made_of(bits: tuple[int, ...], width: int) -> None:
     assert mask_of(bits, width) == sum(1 << bit for bit in bits)
     assert bits_of(mask_of(bits, width)) == list(bits)
+    assert [lowest(mask_of(bits, width), count) for count in (0, 2, 400)] == [(), bits[:2], bits]
     above = 1 << 400
     assert bits_of(above | mask_of(bits, width)) == [*bits, 400]
 

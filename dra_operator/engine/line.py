@@ -1,105 +1,60 @@
 """The line of waiting units, kept up unit by unit: their order, which of them are alike, and what time alone will change for them.
 
-Alike are units of which the allocator must say the same: same claims, pod, policy and priority. As long as the first of them does not
-fit, neither do the others, so a pass need not look at them; they are one `Lot`. Nothing is decided here.
+Alike are units of which the allocator must say the same: same claims, pod, policy and priority, and of one namespace where shares
+count. As long as the first of them does not fit, neither do the others, so a pass need not look at them; they are one `Lot`. Nothing
+is decided here.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
 from math import inf, nextafter
 
 from dra_operator.api.core import Pod
+from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.engine.budgeting import Budgeting
+from dra_operator.engine.lots import Lot
 from dra_operator.engine.membership import owner_key
 from dra_operator.engine.placing import Placer
+from dra_operator.engine.rows import Place, Row, Spot, place_of, spot_of
+from dra_operator.engine.shares import Shares
 from dra_operator.engine.state import State
 from dra_operator.engine.timers import Timers
-from dra_operator.queue.budgets import Scope
-from dra_operator.queue.fairness import dominant_share
+from dra_operator.queue.fairness import NO_SHARE, Share
 from dra_operator.queue.priority import effective_priority, next_boost
-from dra_operator.queue.units import Unit, UnitKey, order
+from dra_operator.queue.units import Unit, UnitKey
 
-#: So many units that are alike are all looked at when something changes, and of more only the first ones, until one does not fit.
-FEW = 16
 #: Up to so many units all positions are worked out whenever the line changes.
 SHORT = 64
-
-#: Where a unit stands; smaller is nearer to the front.
-Place = tuple[int, float, float, str, UnitKey]
-
-
-def place_of(unit: Unit) -> Place:
-    return (*order(unit), unit.key)
-
-
-@dataclass(slots=True)
-class Lot:
-    """Units that are alike, and those of them that are starved, each in the order of the line. `eager`: their policy preempts at once.
-
-    `lacks_node`, `short_of`, `only_short`: what its units said of themselves when they were tried last, `preemption_note` its first
-    one (`Unit`).
-    """
-
-    key: Hashable
-    places: list[Place] = field(default_factory=list)
-    starved: list[Place] = field(default_factory=list)
-    eager: bool = False
-    lacks_node: bool = False
-    short_of: set[Scope] = field(default_factory=set)
-    only_short: bool = True
-    preemption_note: str = ""
-
-    @property
-    def many(self) -> bool:
-        """Too many for all of them to be looked at."""
-        return len(self.places) > FEW
-
-    @property
-    def contenders(self) -> list[Place]:
-        """Those that devices may be held or freed for."""
-        return self.places if self.eager else self.starved
-
-    def note(self, unit: Unit) -> None:
-        self.lacks_node = self.lacks_node or unit.lacks_node
-        self.short_of.update(unit.short_of)
-        self.only_short = self.only_short and unit.only_short
-
-    def forget(self) -> None:
-        """All of it is to be tried again."""
-        self.lacks_node, self.short_of, self.only_short = False, set(), True
 
 
 class Line:
     """Follows `state.waiting` whenever it is told to (`follow`).
 
-    `lots` by what makes units alike; `contending`: those with units that devices may be held or freed for; `special`: whether units
-    wait whose turn depends on others (Strict, FairShare), so that all are looked at in order. `starves`, `shows`: when units are
-    starved, and when they are shown to node autoscalers.
+    `lots` by what makes units alike; `contending`: those with units that devices may be held or freed for; `strict`: those of each
+    Strict policy, by its name, and `stirred` the names of those in which units came, went or moved, for whoever looks at them to clear.
+    `starves`, `shows`: when units are starved, and when they are shown to node autoscalers.
     """
 
     def __init__(self, state: State, placer: Placer, budgeting: Budgeting) -> None:
         self._state, self._placer, self._budgeting = state, placer, budgeting
-        self._places: list[Place] = []
-        self._at: dict[UnitKey, tuple[Place, Lot]] = {}
-        self._special: dict[UnitKey, None] = {}
-        self._fair: dict[UnitKey, None] = {}
+        self._shares = Shares(state)
+        self._rows: dict[Share, Row] = {}
+        self._at: dict[UnitKey, tuple[Spot, Lot, Row]] = {}
         self._bound: dict[UnitKey, None] = {}
         self._holding: dict[UnitKey, None] = {}
         self._read: tuple[int, ...] = ()
         self._boosts: Timers[UnitKey] = Timers()
         self.lots: dict[Hashable, Lot] = {}
         self.contending: dict[Hashable, Lot] = {}
+        self.strict: dict[str, dict[Hashable, Lot]] = {}
+        self.stirred: set[str] = set()
         self.starves: Timers[UnitKey] = Timers()
         self.shows: Timers[UnitKey] = Timers()
 
     # -- reading
-
-    @property
-    def special(self) -> bool:
-        return bool(self._special)
 
     def next_boost(self) -> float | None:
         """When an effective priority changes next."""
@@ -107,16 +62,24 @@ class Line:
 
     def units(self) -> Iterator[Unit]:
         """All that wait, best first."""
-        waiting = self._state.waiting
-        return (unit for place in tuple(self._places) if (unit := waiting.get(place[-1])) is not None)
+        return self._waiting(self._in_order())
 
     def some(self, start: int, count: int) -> list[Unit]:
         """So many from a position on."""
+        return list(self._waiting(islice(self._in_order(start), count)))
+
+    def _in_order(self, start: int = 0) -> Iterator[Place]:
+        rows = list(self._rows.values())
+        if len(rows) == 1:
+            return map(rows[0].__getitem__, range(start, len(rows[0])))
+        return islice(merge(*rows), start, None)
+
+    def _waiting(self, places: Iterable[Place]) -> Iterator[Unit]:
         waiting = self._state.waiting
-        return [unit for place in self._places[start : start + count] if (unit := waiting.get(place[-1])) is not None]
+        return (unit for place in places if (unit := waiting.get(place[-1])) is not None)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._at)
 
     def bound(self) -> list[Unit]:
         """Pods that are bound and wait for devices there, best first."""
@@ -125,15 +88,18 @@ class Line:
 
     def position(self, unit: Unit) -> int | None:
         """1 is the front; None if it is not in line."""
-        known = self._at.get(unit.key)
-        return None if known is None else bisect_left(self._places, known[0]) + 1
+        if unit.key not in self._at:
+            return None
+        place = self.place(unit.key)
+        return 1 + sum(row.before(place) for row in self._rows.values())
 
     def lot(self, key: UnitKey) -> Lot | None:
         known = self._at.get(key)
         return None if known is None else known[1]
 
     def place(self, key: UnitKey) -> Place:
-        return self._at[key][0]
+        spot, _, row = self._at[key]
+        return row.place(spot)
 
     # -- keeping up
 
@@ -151,19 +117,32 @@ class Line:
         else:
             todo.update(dict.fromkeys(holding.keys() ^ self._holding.keys()))
             todo.update(dict.fromkeys(self._boosts.due(now)))
-            todo.update(self._fair)
         self._holding = holding
+        moved = self._move(self._shares.follow())
         for key in todo:
             self._remove(key)
             unit = state.waiting.get(key)
             if unit is not None:
                 self._insert(unit, now, on_boost)
-        if todo:
+        if todo or moved:
             self._number(todo)
+
+    def share_again(self, namespace: str) -> bool:
+        """Something was taken for the namespace: those of it that go by their share stand behind now. Returns whether any do."""
+        return self._move(self._shares.follow(namespace))
+
+    def _move(self, changed: Iterable[Share]) -> bool:
+        """Their rows have moved as a whole: only who goes by the order of a queue need look."""
+        moved = any(share in self._rows for share in changed)
+        if moved:
+            # Of one policy all units go by their share, or none.
+            firsts = ((policy, next(iter(lots.values()))) for policy, lots in self.strict.items())
+            self.stirred.update(policy for policy, lot in firsts if lot.share is not NO_SHARE)
+        return moved
 
     def _number(self, changed: Iterable[UnitKey]) -> None:
         """Positions shift with every unit that leaves: in a long line they are brought up to date in rounds."""
-        if len(self._places) <= SHORT:
+        if len(self) <= SHORT:
             for number, standing in enumerate(self.units(), 1):
                 standing.position = number
             return
@@ -175,31 +154,53 @@ class Line:
         """It is starved from now on."""
         known = self._at.get(unit.key)
         if known is not None:
-            insort(known[1].starved, known[0])
-            self.contending[known[1].key] = known[1]
+            spot, lot, _ = known
+            lot.starved.add(spot)
+            self.contending[lot.key] = lot
 
     def _remove(self, key: UnitKey) -> None:
-        known = self._at.pop(key, None)
-        for kept in (self._special, self._fair, self._bound):
-            kept.pop(key, None)
+        self._bound.pop(key, None)
         for timers in (self._boosts, self.starves, self.shows):
             timers.drop(key)
+        known = self._at.pop(key, None)
         if known is None:
             return
-        place, lot = known
-        for places in (self._places, lot.places, lot.starved):
-            at = bisect_left(places, place)
-            if at < len(places) and places[at] == place:
-                del places[at]
-        if not lot.places:
-            del self.lots[lot.key]
-            self.contending.pop(lot.key, None)
+        spot, lot, row = known
+        row.remove(spot)
+        lot.remove(spot)
+        if lot.strict is not None:
+            self.stirred.add(lot.strict)
+        if not row:
+            self._drop_row(lot.share)
+        if not lot.units:
+            self._drop_lot(lot)
         elif not lot.contenders:
             self.contending.pop(lot.key, None)
 
+    def _drop_row(self, share: Share) -> None:
+        del self._rows[share]
+        self._shares.forget(share)
+
+    def _drop_lot(self, lot: Lot) -> None:
+        del self.lots[lot.key]
+        self.contending.pop(lot.key, None)
+        self._queue_up(lot, None)
+
+    def _queue_up(self, lot: Lot, strict: str | None) -> None:
+        """The lot is in this Strict queue from now on, and in no other."""
+        if lot.strict != strict and lot.strict is not None:
+            lots = self.strict[lot.strict]
+            del lots[lot.key]
+            if not lots:
+                del self.strict[lot.strict]
+        lot.strict = strict
+        if strict is not None:
+            self.strict.setdefault(strict, {})[lot.key] = lot
+            self.stirred.add(strict)
+
     def _insert(self, unit: Unit, now: float, on_boost: Callable[[Unit], None]) -> None:
         state = self._state
-        _, terms = state.terms(unit)
+        policy, terms = state.terms(unit)
         since = unit.waiting_since if unit.waiting_since is not None else now
         waited = now - since
         effective = effective_priority(unit.priority, waited, terms.starvation)
@@ -210,28 +211,24 @@ class Line:
         if boost is not None:
             # Rounding must not make it due at once again.
             self._boosts.set(unit.key, max(now + boost, nextafter(now, inf)))
-        unit.fair = terms.fairness == "FairShare"
-        unit.share = self.share(unit) if unit.fair else 0.0
-        if unit.fair:
-            self._fair[unit.key] = None
-        if unit.fair or terms.queueing == "Strict":
-            self._special[unit.key] = None
+        unit.share = self._shares.of(unit.key.subject.namespace, terms)
         pod = state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
         if pod is not None and pod.node_name is not None:
             self._bound[unit.key] = None
-        place = place_of(unit)
-        key = self._likeness(unit, pod)
+        spot, key = spot_of(unit), self._likeness(unit, pod)
         lot = self.lots.get(key)
         if lot is None:
-            lot = self.lots[key] = Lot(key)
+            lot = self.lots[key] = Lot(key, unit.share)
         lot.eager = self._preempts_at_once(unit)
-        insort(self._places, place)
-        insort(lot.places, place)
+        self._queue_up(lot, strict_queue(policy, terms))
+        lot.add(spot)
+        row = self._rows.setdefault(unit.share, Row(unit.share))
+        row.add(spot)
         if unit.key not in state.untried:
             lot.note(unit)
-        self._at[unit.key] = place, lot
+        self._at[unit.key] = spot, lot, row
         if unit.starved_since is not None:
-            insort(lot.starved, place)
+            lot.starved.add(spot)
         else:
             self.starves.set(unit.key, since + terms.starvation.after)
         if lot.contenders:
@@ -241,11 +238,6 @@ class Line:
 
     def _preempts_at_once(self, unit: Unit) -> bool:
         return self._state.terms(unit)[1].preemption.mode == "Always"
-
-    def share(self, unit: Unit) -> float:
-        """Of its namespace, for FairShare."""
-        held = self._state.usage.holdings.of(unit.key.subject.namespace)
-        return dominant_share(held, self._state.totals(held), self._state.terms(unit)[1].weight)
 
     # -- who is alike
 
@@ -269,10 +261,9 @@ class Line:
         if self._budgeting.accounts.budgets:
             labels = tuple(tuple(sorted(claim.claim.meta.labels.items())) for claim in seen)
             counted = unit.key.subject.namespace, tuple(claim.managed for claim in seen), labels
-        return unit.key.kind, signature, unit.priority, counted
+        return unit.key.kind, signature, unit.priority, unit.share, counted
 
 
-def after(places: list[Place], place: Place, boundaries: list[Place]) -> int:
-    """The index in `places` of the first one behind `place` that has more of the (sorted) boundaries before it than `place`."""
-    number = bisect_right(boundaries, place)
-    return len(places) if number == len(boundaries) else bisect_right(places, boundaries[number])
+def strict_queue(policy: str, terms: AllocationPolicySpec) -> str | None:
+    """The queue in which a unit of these terms keeps others back: that of its policy, if this is Strict."""
+    return policy if terms.queueing == "Strict" else None

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Container, Hashable, Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator
 
-from dra_operator.allocator import Candidates
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
 from dra_operator.api.meta import format_time
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.lifecycle import Lifecycle
-from dra_operator.engine.line import Line, Lot, Place, after, place_of
+from dra_operator.engine.line import Line
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Blocked, Placed, Placer
 from dra_operator.engine.pods import ends_at, ungate
@@ -22,10 +18,10 @@ from dra_operator.engine.rounds import Rounds
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State, claim_reference, pod_reference
 from dra_operator.engine.stranded import Stranded
+from dra_operator.engine.turns import Turns
 from dra_operator.engine.view import SeenClaim
 from dra_operator.engine.writing import allocate
 from dra_operator.inventory import DeviceId
-from dra_operator.inventory.kinds import Kind
 from dra_operator.preemption.holds import Rank
 from dra_operator.queue.units import Unit, UnitKey, order
 
@@ -50,22 +46,20 @@ class Queue:
         self.line = line
         self._stranded = Stranded(state, placer, budgeting)
         self._rounds = Rounds(state, line)
-        self._changes = -1
-        self._rooms = 0
+        self._turns = Turns(state, placer, budgeting, line, self._rounds)
         self._again_at = float("-inf")
-        self._awake: dict[Hashable, Lot] = {}
         self.last_placement = float("-inf")
         self.recheck: float | None = None
 
     def run(self, now: float, *, writing: bool) -> list[Decision]:
         """Order, wake, hold for the starved, then try, best first."""
-        self.line.follow(now, self._mark_reports)
+        self.line.follow(now, self._state.mark_reports)
         self._starvation.refresh(now)
-        self._wake()
+        self._turns.wake()
         decisions: list[Decision] = []
         tried: list[Unit] = []
         again = self._next_round(now)
-        for unit in self._turns(now):
+        for unit in self._turns.in_order(now):
             tried.append(unit)
             decisions += self._try(unit, now, writing, counts=unit.key not in again)
         if writing:
@@ -75,54 +69,18 @@ class Queue:
         times = [self.line.next_boost(), self._rounds.next_wake()]
         if writing:
             times += [self.line.starves.next(), self.line.shows.next(), self._stranded.recheck]
-        if self._state.changes != self._changes:
+        if self._state.changes != self._turns.changes:
             # What was held came free in the course of the pass. Should that never end, time goes on all the same.
             times.append(now if now > self._again_at else now + _PAUSE)
             self._again_at = now
         self.recheck = min((time for time in times if time is not None), default=None)
         return decisions
 
-    # -- who is tried
-
-    def _wake(self) -> None:
-        """Units that failed are tried again only if something that they could use came free."""
-        state, lots = self._state, self.line.lots
-        everything, kinds = state.usage.wakes()
-        room, self._rooms = state.rooms != self._rooms, state.rooms
-        budgets = self._budgeting.wakes()
-        if state.changes != self._changes:
-            self._changes = state.changes
-            self._awake = dict(lots)
-        elif everything or room or kinds or budgets:
-            known: dict[tuple[bytes, ...], bool] = {}
-            self._awake = {
-                key: lot
-                for key, lot in lots.items()
-                if not budgets.isdisjoint(lot.short_of)
-                or (
-                    not lot.only_short
-                    and (everything or (room and lot.lacks_node) or (kinds and self._could_use(lot, kinds, known)))
-                )
-            }
-        for lot in self._awake.values():
-            lot.forget()
-
-    def _could_use(self, lot: Lot, kinds: tuple[Kind, ...], known: dict[tuple[bytes, ...], bool]) -> bool:
-        unit = self._state.waiting.get(lot.places[0][-1])
-        if unit is None:
-            return True
-        specs = tuple(self._state.view.claims[key].spec_key for key in unit.claims)
-        answer = known.get(specs)
-        if answer is None:
-            found = self._placer.candidates(unit)
-            answer = known[specs] = found is not None and any(found.accepts(kind) for kind in kinds)
-        return answer
-
     def _next_round(self, now: float) -> set[UnitKey]:
         """Units whose reports are looked at in their turn; of many that are alike they may have been passed over."""
         found: set[UnitKey] = set()
         for unit in self._rounds.next_units(now):
-            self._mark_reports(unit)
+            self._state.mark_reports(unit)
             lot = self.line.lot(unit.key)
             if lot is not None and lot.many:
                 found.add(unit.key)
@@ -130,107 +88,6 @@ class Queue:
                 if not unit.victims:
                     unit.preemption_note = lot.preemption_note
         return found
-
-    def _turns(self, now: float) -> Iterator[Unit]:
-        """The units worth trying, best first; when the next is asked for, it is known what became of the last."""
-        untried, self._state.untried = self._state.untried, {}
-        turns = self._each(untried, now) if self.line.special else self._first_ones(untried, now)
-        for unit in turns:
-            yield unit
-            lot = self.line.lot(unit.key)
-            if lot is not None and unit.key in self._state.waiting:
-                lot.note(unit)
-        self._awake = {}
-
-    def _first_ones(self, untried: Iterable[UnitKey], now: float) -> Iterator[Unit]:
-        """Of the lots that are awake the first units, as long as they fit, and whoever is to be tried by itself."""
-        state, line = self._state, self.line
-        boundaries = sorted(place_of(unit) for hold in state.holds if (unit := state.units.get(hold.unit)) is not None)
-        turns = [(lot.places[0], True) for lot in self._awake.values()]
-        turns += [(line.place(key), False) for key in untried if line.lot(key) is not None]
-        heapify(turns)
-        done: set[UnitKey] = set()
-        changes = state.changes
-        while turns:
-            place, leads = heappop(turns)
-            key = place[-1]
-            unit, lot = state.waiting.get(key), line.lot(key)
-            ready = unit is not None and unit.not_before <= now
-            if unit is not None and ready and key not in done:
-                done.add(key)
-                yield unit
-            if leads and lot is not None:
-                at = self._follower(lot, place, boundaries, ready=ready)
-                if at < len(lot.places):
-                    heappush(turns, (lot.places[at], True))
-            if state.changes != changes:
-                changes = state.changes  # what was held came free: everybody behind may have it
-                behind = ((other, bisect_right(other.places, place)) for other in line.lots.values())
-                turns += [(other.places[at], True) for other, at in behind if at < len(other.places)]
-                heapify(turns)
-
-    def _follower(self, lot: Lot, place: Place, boundaries: list[Place], *, ready: bool) -> int:
-        """Who of the lot is to be tried next: of many, only one that fewer holds leave something to, or that is told something else."""
-        at = bisect_right(lot.places, place)
-        unit = self._state.waiting.get(place[-1])
-        if unit is None or not ready or not lot.many or at == len(lot.places):
-            return at
-        other = self._state.waiting.get(lot.places[at][-1])
-        if other is None or _standing(other) != _standing(unit):
-            return at
-        self._rounds.outdated()
-        return after(lot.places, place, boundaries)
-
-    def _each(self, untried: Container[UnitKey], now: float) -> Iterator[Unit]:
-        """All in order: the turn of some depends on those before them (Strict), or on what they get (FairShare)."""
-        stuck: list[tuple[str, Unit, Candidates]] = []
-        turns = deque(self.line.units())
-        changes = self._state.changes
-        while turns:
-            unit = turns.popleft()
-            if unit.not_before <= now and self._has_turn(unit, stuck):
-                lot = self.line.lot(unit.key)
-                awake = lot is not None and lot.key in self._awake
-                if awake or unit.key in untried or self._state.changes != changes:
-                    yield unit
-                self._note_strict(unit, stuck)
-                if unit.fair and unit.key not in self._state.waiting:
-                    turns = self._share_again(turns, unit.key.subject.namespace)
-
-    def _share_again(self, turns: deque[Unit], namespace: str) -> deque[Unit]:
-        """A unit of the namespace was placed: those of it that follow stand behind now."""
-        for unit in turns:
-            if unit.fair and unit.key.subject.namespace == namespace:
-                unit.share = self.line.share(unit)
-        return deque(sorted(turns, key=order))
-
-    # -- Strict queueing
-
-    def _has_turn(self, unit: Unit, stuck: list[tuple[str, Unit, Candidates]]) -> bool:
-        """With Strict, a stuck unit blocks later ones of its policy that share a candidate device with it."""
-        if not stuck:
-            return True
-        policy, _ = self._state.terms(unit)
-        ahead = next((entry for entry in stuck if entry[0] == policy and self._overlap(unit, entry[2])), None)
-        if ahead is None:
-            return True
-        if unit.block("BehindInQueue", f"policy {policy} is Strict and {ahead[1].key.subject} is stuck ahead of it"):
-            self._mark_reports(unit)
-        self._state.retry(unit)
-        return False
-
-    def _overlap(self, unit: Unit, other: Candidates) -> bool:
-        found = self._placer.candidates(unit)
-        return found is not None and found.overlaps(other)
-
-    def _note_strict(self, unit: Unit, stuck: list[tuple[str, Unit, Candidates]]) -> None:
-        if unit.key not in self._state.waiting or unit.impossible or unit.reason == "QuotaExceeded":
-            return
-        policy, terms = self._state.terms(unit)
-        if terms.queueing == "Strict":
-            found = self._placer.candidates(unit)
-            if found is not None:
-                stuck.append((policy, unit, found))
 
     # -- one unit
 
@@ -246,7 +103,7 @@ class Queue:
             return self._blocked(unit, pod, outcome, now, writing)
         if not writing:
             if unit.block("WouldBeAllocated", f"would be allocated on {outcome.node or 'any node'}"):
-                self._mark_reports(unit)
+                self._state.mark_reports(unit)
             return []
         return self._carry_out(unit, pod, outcome, now)
 
@@ -295,7 +152,7 @@ class Queue:
         news = unit.block(blocked.blocker.reason, message)
         unit.impossible = blocked.impossible
         if news or before != (unit.reason, unit.impossible):
-            self._mark_reports(unit)
+            self._state.mark_reports(unit)
         if before != (unit.reason, unit.impossible):
             self._announce(unit, pod)
         if unit.impossible or unit.reason == "QuotaExceeded":
@@ -342,12 +199,6 @@ class Queue:
         self._state.event(pod_reference(pod), "Normal", "WaitingForNodes", "Ungate", note)
         return [ungate(self._state, pod, None, None, now)]
 
-    def _mark_reports(self, unit: Unit) -> None:
-        for key in unit.claims:
-            self._state.stale_reports[key] = None
-        if unit.key.kind == "group":
-            self._state.stale_groups[unit.key.subject] = None
-
     def _pod(self, unit: Unit) -> Pod | None:
         return self._state.view.pods.get(unit.key.subject) if unit.key.kind == "pod" else None
 
@@ -360,11 +211,6 @@ _NOT_FOR_DEVICES = frozenset({"WriteRefused", "QuotaExceeded", "Reserved", "Held
 
 def _devices(allocation: Allocation) -> Iterator[DeviceId]:
     return (DeviceId(result.driver, result.pool, result.device) for result in allocation.results)
-
-
-def _standing(unit: Unit) -> tuple[object, ...]:
-    """What is the same for units that are alike."""
-    return unit.reason, unit.impossible, unit.lacks_node, unit.short_of, unit.only_short
 
 
 def rank_of(unit: Unit) -> Rank:

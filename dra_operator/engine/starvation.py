@@ -11,7 +11,8 @@ from dra_operator.engine.ages import end_of
 from dra_operator.engine.budgeting import Budgeting
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.gangholds import GangHolds
-from dra_operator.engine.line import Line, Lot
+from dra_operator.engine.line import Line
+from dra_operator.engine.lots import Lot
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.preempting import Preempting
 from dra_operator.engine.state import State, claim_reference, pods_of

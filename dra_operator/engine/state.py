@@ -150,6 +150,13 @@ class State:
         self.changes += 1
         self.layout += 1
 
+    def mark_reports(self, unit: Unit) -> None:
+        """What they say of the unit may be out of date."""
+        for key in unit.claims:
+            self.stale_reports[key] = None
+        if unit.key.kind == "group":
+            self.stale_groups[unit.key.subject] = None
+
     def touch(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
             self.dirty_pods[pod.key] = None

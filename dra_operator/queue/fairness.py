@@ -7,6 +7,19 @@ weight of its policy. Under FairShare, of two units with equal effective priorit
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """The dominant share by which units stand in line: one object for all units of a namespace whose policies have the same weight,
+    so that all of them move when it changes. `value`: 0 = holds nothing."""
+
+    value: float = 0.0
+
+
+#: Of units whose policy does not ask for fair shares.
+NO_SHARE = Share()
 
 
 class Holdings:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from dra_operator.api.meta import Key
 from dra_operator.api.policy import AllocationPolicySpec
 from dra_operator.queue.budgets import Scope
+from dra_operator.queue.fairness import NO_SHARE, Share
 
 
 class UnitKey(NamedTuple):
@@ -35,8 +36,7 @@ class Unit:
     created: float
     priority: int = 0
     effective: int = 0
-    fair: bool = False
-    share: float = 0.0
+    share: Share = NO_SHARE
     starved_since: float | None = None
     waiting_since: float | None = None
     attempts: int = 0
@@ -75,4 +75,4 @@ class Unit:
 def order(unit: Unit) -> tuple[int, float, float, str]:
     """Sorts the queue: effective priority (highest first), then fair share where the policy asks for it (smallest first, FIFO units
     count as 0), then age (oldest first), then UID."""
-    return (-unit.effective, unit.share, unit.created, unit.uid)
+    return (-unit.effective, unit.share.value, unit.created, unit.uid)

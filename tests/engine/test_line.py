@@ -7,7 +7,7 @@ import pytest
 from dra_operator.api.meta import Key
 from dra_operator.cluster.memory.faults import SeededFaults
 from dra_operator.engine.engine import Engine
-from dra_operator.engine.line import place_of
+from dra_operator.engine.rows import place_of
 from tests.engine.stage import policy
 from tests.engine.test_work import Long
 from tests.simulation.preemption import PreemptionStory

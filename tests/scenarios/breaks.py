@@ -16,11 +16,12 @@ from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.gangtrial import GangTrial
 from dra_operator.engine.groups import Roll
 from dra_operator.engine.judging import Judge
-from dra_operator.engine.line import Line
+from dra_operator.engine.line import Line, strict_queue
 from dra_operator.engine.names import GATE
 from dra_operator.engine.preempting import Preempting
-from dra_operator.engine.queueing import Queue
 from dra_operator.engine.state import State
+from dra_operator.engine.strict import Strict
+from dra_operator.engine.turns import Turns
 from dra_operator.preemption import criteria, ground, holds
 from dra_operator.preemption.holders import HolderIndex
 from dra_operator.preemption.holds import Holds
@@ -255,19 +256,14 @@ def ungraceful(patch: Patch) -> None:
 
 def polling(patch: Patch) -> None:
     def other(self: Any) -> None:
-        self._changes, self._awake = self._state.changes, dict(self.line.lots)
+        self.changes, self._awake = self._state.changes, dict(self._line.lots)
 
-    patch.setattr(Queue, "_wake", other)
+    patch.setattr(Turns, "wake", other)
 
 
 def strict_for_all(patch: Patch) -> None:
-    def other(self: Any, unit: Any, stuck: list[Any]) -> None:
-        found = self._placer.candidates(unit)
-        if unit.key in self._state.waiting and found is not None:
-            stuck.append((self._state.terms(unit)[0], unit, found))
-
-    patch.setattr(Queue, "_note_strict", other)
-    patch.setattr(Line, "special", True)
+    patch.setattr(Strict, "_keeps_back", lambda self, unit: unit.key in self._state.waiting)
+    everywhere(patch, strict_queue, lambda policy, terms: policy)
 
 
 def lowest_user(patch: Patch) -> None:

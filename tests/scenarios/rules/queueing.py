@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dra_operator.allocator.candidates import Candidates
 from dra_operator.engine import pods
-from dra_operator.engine.queueing import Queue
 from dra_operator.engine.starvation import Starvation
 from dra_operator.engine.state import State
+from dra_operator.engine.strict import Strict
 from dra_operator.engine.usage import Usage
 from dra_operator.preemption.holds import Holds
 from dra_operator.queue import fairness, priority, units
@@ -32,7 +32,7 @@ from tests.scenarios.rules.rule import Rule
 QUEUEING = (
     Rule(
         "effective priority orders the queue",
-        function(units.order, lambda unit: (0, unit.share, unit.created, unit.uid)),
+        function(units.order, lambda unit: (0, unit.share.value, unit.created, unit.uid)),
         (
             "order/higher-priority-goes-first",
             "order/priority-of-a-bare-claim-is-in-its-annotation",
@@ -43,7 +43,7 @@ QUEUEING = (
     ),
     Rule(
         "the older goes first",
-        function(units.order, lambda unit: (-unit.effective, unit.share, -unit.created, unit.uid)),
+        function(units.order, lambda unit: (-unit.effective, unit.share.value, -unit.created, unit.uid)),
         (
             "order/equal-priority-goes-by-age",
             "order/positions-are-told",
@@ -76,14 +76,14 @@ QUEUEING = (
     ),
     Rule(
         "Strict keeps back",
-        method(Queue, "_has_turn", yes),
+        method(Strict, "keeps_back", no),
         (
             "order/strict-keeps-the-small-behind",
             "preemption/who-stands-behind-a-stuck-one-evicts-nobody",
         ),
     ),
     Rule(
-        "Strict looks at devices", method(Queue, "_overlap", yes), ("order/strict-lets-pass-who-wants-something-else",)
+        "Strict looks at devices", method(Strict, "_overlap", yes), ("order/strict-lets-pass-who-wants-something-else",)
     ),
     Rule(
         "Backfill lets pass, and so does the impossible",

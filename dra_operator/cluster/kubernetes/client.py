@@ -208,20 +208,27 @@ async def _events(content: aiohttp.StreamReader) -> AsyncIterator[list[dict[str,
         lines = chunk.split(b"\n")
         lines[0] = rest + lines[0]
         rest = lines.pop()
-        events = [orjson.loads(line) for line in lines if line]
+        try:
+            events = [orjson.loads(line) for line in lines if line]
+        except orjson.JSONDecodeError as error:
+            raise Unreachable(f"a line in a watch that is no JSON: {error}") from None
         if events:
             yield events
 
 
 def _json(body: bytes, status: int) -> dict[str, Any]:
-    """The answer's object; text that is no JSON object (a proxy's error page) becomes a `Status` with that message."""
+    """The answer's object; text that is no JSON object (a proxy's error page) becomes a `Status` with that message. Raises Unreachable
+    where it comes as a success: then it is not the API server that speaks."""
     try:
         value = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError:
         value = None
     if isinstance(value, dict):
         return value
-    return {"kind": "Status", "code": status, "message": body[:500].decode(errors="replace").strip()}
+    text = body[:500].decode(errors="replace").strip()
+    if status < 400:
+        raise Unreachable(f"HTTP {status} with an answer that is no object of the API: {text}")
+    return {"kind": "Status", "code": status, "message": text}
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -5,6 +5,7 @@ Not a client: it holds no socket. Tokens are read again while the process runs, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import time
@@ -42,16 +43,14 @@ class Connection:
     async def authorization(self, *, renew: bool = False) -> str | None:
         """The value of the Authorization header, None where a client certificate (or nothing) proves who we are.
 
-        Read again once it is older than the refresh time, or at once with `renew` (after a 401).
+        Read again once it is older than the refresh time, or at once with `renew` (after a 401). Where it cannot be read, the old one
+        stays: a file may be about to be replaced, and the API server's answer tells whether it still does.
         """
         now = self._clock()
         if renew or now - self._read_at >= self._token_refresh:
             self._read_at = now
-            try:
+            with contextlib.suppress(Exception):  # the loaders raise whatever a half-written file leads to
                 self._configuration = await self._reload()
-            except Exception:  # a file is being replaced: keep what we have, the next refresh reads it whole
-                if renew:
-                    raise
         token = self._configuration.api_key.get("BearerToken")
         if token:
             return str(token).strip()

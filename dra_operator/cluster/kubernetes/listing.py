@@ -15,10 +15,11 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class ListFailed(Exception):
-    """The server refused a list. `response` holds its answer."""
+    """The server refused a list, or answered with something else. `response` holds its answer."""
 
     def __init__(self, resource: Resource, response: Response) -> None:
-        super().__init__(f"listing {resource.kind}s of {resource.api_version}: {response.status} {response.message}")
+        what = response.message or f"an answer that is no list: {str(response.body)[:200]}"
+        super().__init__(f"listing {resource.kind}s of {resource.api_version}: {response.status} {what}")
         self.response = response
 
 
@@ -51,31 +52,32 @@ class Page(NamedTuple):
 async def pages(client: Client, resource: Resource, settings: WatchSettings) -> AsyncIterator[Page]:
     """Every page of a consistent list (no resourceVersion asked for: at least as new as any write acknowledged before).
 
-    Starts again from the first page when the server has forgotten the continuation (410); what was handed out before
-    was true then. Raises ListFailed, Unreachable.
+    Starts again when the server has forgotten the continuation (410), and asks for everything at once then, or it might never end;
+    what was handed out before was true then. Raises ListFailed, Unreachable.
     """
     slim = lean(resource.kind)
     token = ""
+    limit = {"limit": str(settings.page)}
     while True:
-        query = {"limit": str(settings.page)}
+        query = dict(limit)
         if token:
             query["continue"] = token
         response = await client.send(Request("GET", resource.path(), query=query), within=settings.list_timeout)
         if response.status == 410 and token:
-            token = ""
+            token, limit = "", {}
             continue
-        if not response.ok:
+        metadata = response.body.get("metadata") or {}
+        if not response.ok or "items" not in response.body or not metadata.get("resourceVersion"):
             raise ListFailed(resource, response)
-        items: list[dict[str, Any]] = response.body.get("items") or []
+        items: list[dict[str, Any]] = response.body["items"] or []
         for item in items:
             slim(item)
             # Items of a list carry neither; watch events do, and readers should not have to know the difference.
             item.setdefault("apiVersion", resource.api_version)
             item.setdefault("kind", resource.kind)
-        metadata = response.body.get("metadata") or {}
         token = metadata.get("continue") or ""
         first = "continue" not in query
-        yield Page(items, str(metadata.get("resourceVersion") or ""), first=first, last=not token)
+        yield Page(items, str(metadata["resourceVersion"]), first=first, last=not token)
         if not token:
             return
 

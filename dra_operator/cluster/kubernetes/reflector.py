@@ -15,7 +15,7 @@ import structlog
 
 from dra_operator.cluster.kubernetes.client import Client, Unreachable, WatchRefused
 from dra_operator.cluster.kubernetes.lean import lean
-from dra_operator.cluster.kubernetes.listing import ListFailed, Sink, read_all
+from dra_operator.cluster.kubernetes.listing import ListFailed, Sink, key_of, read_all
 from dra_operator.cluster.kubernetes.settings import WatchSettings
 from dra_operator.cluster.rest import Resource
 
@@ -23,6 +23,10 @@ log = structlog.get_logger(__name__)
 
 #: Errors in a row, without one event between them, after which resuming is given up for a new list.
 RESUMES = 3
+
+
+#: The types of events that tell of an object.
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
 class Gone(Exception):
@@ -149,15 +153,24 @@ class Reflector:
         }
         async for events in self._client.watch(self.resource.path(), query, silence=self._settings.silence):
             for event in events:
-                self._take(event["type"], event["object"])
+                self._take(*self._read(event))
 
-    def _take(self, type: str, item: dict[str, Any]) -> None:
-        if type == "ERROR":
-            if item.get("code") == 410 or item.get("reason") in ("Expired", "Gone"):
-                raise Gone
-            raise Unreachable(f"error in the watch of {self.resource.plural}: {item.get('message') or item}")
-        revision = item["metadata"]["resourceVersion"]
-        if type in ("ADDED", "MODIFIED", "DELETED"):
+    def _read(self, event: Any) -> tuple[str, dict[str, Any], str]:
+        """Type, object and its revision. Raises Gone, and Unreachable for anything that is no event of an API server's."""
+        try:
+            change, item = event["type"], event["object"]
+            if change == "ERROR":
+                if item.get("code") == 410 or item.get("reason") in ("Expired", "Gone"):
+                    raise Gone
+                raise Unreachable(f"error in the watch of {self.resource.plural}: {item.get('message') or item}")
+            if change in CHANGES:
+                key_of(item)
+            return change, item, item["metadata"]["resourceVersion"]
+        except (AttributeError, KeyError, TypeError):
+            raise Unreachable(f"no event in the watch of {self.resource.plural}: {str(event)[:200]}") from None
+
+    def _take(self, type: str, item: dict[str, Any], revision: str) -> None:
+        if type in CHANGES:
             self._slim(item)
             self._sink.event(self.resource, type, item)  # type: ignore[arg-type]
         self._revision = revision

@@ -50,6 +50,7 @@ class FakeApiServer:
         self.end_watches_at_once = False
         #: Watches with such a query are told nothing.
         self.mute: Callable[[dict[str, str]], bool] = lambda query: False
+        self.expire_continues = False
         self.expired_continues: dict[str, Callable[[], None]] = {}
         self.denied_rights: set[tuple[str, str]] = set()
         self._streams: list[tuple[str, dict[str, str], asyncio.Queue[bytes | None]]] = []
@@ -143,6 +144,16 @@ class FakeApiServer:
         queue = self.failures.setdefault((method, path), deque())
         queue.extend(web.json_response(body, status=status, headers=headers) for _ in range(times))
 
+    def answer(self, method: str, path: str, text: str) -> None:
+        """Answer the next request so, with 200."""
+        self.failures.setdefault((method, path), deque()).append(web.Response(text=text))
+
+    def say(self, resource: Resource, line: str) -> None:
+        """Put a line of any kind into the watches of a resource."""
+        for watched, _, stream in self._streams:
+            if watched == resource.plural:
+                stream.put_nowait(line.encode() + b"\n")
+
     def watching(self, resource: Resource) -> int:
         return sum(plural == resource.plural for plural, _, _ in self._streams)
 
@@ -197,6 +208,8 @@ class FakeApiServer:
         if request.query.get("watch"):
             return await self._watch(request, kind)
         limit, token = int(request.query.get("limit", 0)), request.query.get("continue", "")
+        if token and self.expire_continues:
+            return self._status(410, "Expired")
         if token in self.expired_continues:
             self.expired_continues.pop(token)()
             return self._status(410, "Expired")

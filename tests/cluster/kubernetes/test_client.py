@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_operator.cluster.kubernetes.client import Client, Unreachable, Withdrawn
+from dra_operator.cluster.kubernetes.client import Client, Unreachable, WatchRefused, Withdrawn
 from dra_operator.cluster.rest import NODES, PODS, Request
 from tests.cluster.kubernetes.apiserver import FakeApiServer
 
@@ -66,6 +66,28 @@ async def test_a_page_of_a_proxy_becomes_a_message(server: FakeApiServer, client
     response = await client.send(Request("GET", "/nothing/here"))
     assert response.status == 404
     assert response.message
+
+
+async def test_a_success_that_is_no_object_is_no_answer(server: FakeApiServer, client: Client) -> None:
+    """Whether the API server has ever heard of a write that a proxy answers is not known."""
+    server.answer("PUT", NODES.path(name="n"), "<html>Please log in</html>")
+    with pytest.raises(Unreachable, match="Please log in"):
+        await client.send(Request("PUT", NODES.path(name="n"), {"metadata": {"name": "n"}}))
+
+
+async def test_a_token_that_cannot_be_read_again_is_an_answer(server: FakeApiServer) -> None:
+    connection = server.connection("old")
+    server.token = "new"
+
+    async def read() -> object:
+        raise ValueError("the file is being written")
+
+    connection._reload = read
+    async with Client(connection) as client:
+        assert (await client.send(LIST)).status == 401
+        with pytest.raises(WatchRefused):
+            async for _ in client.watch(NODES.path(), {"resourceVersion": "1"}, silence=1):
+                pass
 
 
 async def test_a_rotated_token_is_read_again_after_a_401(server: FakeApiServer) -> None:

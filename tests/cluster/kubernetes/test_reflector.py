@@ -208,6 +208,59 @@ async def test_a_list_that_starts_again_half_way_counts_what_its_second_run_saw(
     assert running.sink.lists[-1] == {"b", "c"}
 
 
+async def test_a_list_whose_continuations_all_expire_is_read_whole(server: FakeApiServer, running: Running) -> None:
+    server.expire_continues = True
+    await asyncio.wait_for(running.reflector.relist(), 30)
+    assert running.sink.lists[-1] == {"a", "b", "c"}
+    lists = [query for _, path, query in server.log if path == NODES.path() and "watch" not in query][-3:]
+    assert [(query.get("limit"), query.get("continue")) for query in lists] == [
+        ("2", None),
+        ("2", "2:103"),
+        (None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<html>Please log in</html>",
+        "[]",
+        '{"kind": "Status", "status": "Success"}',
+        '{"items": []}',
+        '{"metadata": {}}',
+    ],
+)
+async def test_an_answer_that_is_no_list_is_not_an_empty_list(
+    server: FakeApiServer, running: Running, answer: str
+) -> None:
+    """As a proxy gives on its way; it must not look as if everything had been deleted."""
+    server.answer("GET", NODES.path(), answer)
+    await asyncio.wait_for(running.reflector.relist(), 30)
+    assert running.sink.lists == [{"a", "b", "c"}] * 2
+    assert "ListFailed" in running.restarts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<html>Bad gateway</html>",
+        '{"type": "ADDED", "object": {"metadata"',
+        '{"kind": "Status", "code": 500}',
+        '{"type": "ADDED", "object": {"metadata": {}}}',
+        '{"type": "MODIFIED", "object": null}',
+        "[]",
+    ],
+)
+async def test_a_line_that_is_no_event_interrupts_the_watch_and_no_more(
+    server: FakeApiServer, running: Running, line: str
+) -> None:
+    server.say(NODES, line)
+    await until(lambda: running.restarts == ["Error"] and server.watching(NODES) == 1)
+    server.put(NODES, "d")
+    await until(lambda: "d" in running.sink.names)
+    assert running.sink.lists == [{"a", "b", "c"}]
+
+
 async def test_managed_fields_never_arrive(server: FakeApiServer, running: Running) -> None:
     server.put(NODES, "d", metadata={"managedFields": [{"manager": "kubelet"}]}, status={"images": [{"names": ["i"]}]})
     await until(lambda: "d" in running.sink.names)

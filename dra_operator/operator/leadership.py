@@ -46,12 +46,20 @@ class Leadership:
         self._number = 0
         self._resigned = False
         self._asked = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._error: Exception | None = None
         self._taking_over: asyncio.Task[None] | None = None
 
     def leads(self) -> bool:
         """Cheap: asked before every write."""
         term = self._term()
         return term is not None and term.number == self._number and self._steady() < term.until
+
+    async def run(self) -> None:
+        """Wait for ever. Raises what a take-over ended with: a replica that holds the Lease and decides nothing must not stay."""
+        await self._broken.wait()
+        assert self._error is not None
+        raise self._error
 
     async def asked(self) -> None:
         """Return when it is known for the first time whether the Lease is ours."""
@@ -82,7 +90,11 @@ class Leadership:
         self._taking_over = asyncio.get_running_loop().create_task(self._take_over(), name="take over")
 
     async def _take_over(self) -> None:
-        await self._gained()
+        try:
+            await self._gained()
+        except Exception as error:
+            self._error = error
+            self._broken.set()
 
     def _end(self) -> None:
         self._number = 0

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -37,6 +37,8 @@ from dra_operator.operator.watches import Watches
 from dra_operator.operator.writer import Writer
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 #: What the old leader may have written right before: listed anew before a new leader decides.
 FRESH_FOR_LEADING = (RESOURCE_CLAIMS, CLAIM_REPORTS, CLAIM_GROUPS)
@@ -104,9 +106,10 @@ class Service:
             client = Client(self.connection, settings.client, user_agent=agent, observer=metrics.request)
             await stack.enter_async_context(client)
             lease = settings.leadership.lease_name if settings.leadership.enabled else ""
-            served = await preflight.check(
-                client, settings.mode, settings.leadership.namespace, lease, bridge=self._bridges
-            )
+            look = preflight.check(client, settings.mode, settings.leadership.namespace, lease, bridge=self._bridges)
+            served = await self._unless_stopped(look)
+            if served is None:
+                return
 
             loop = Loop(
                 self._engine, settings.loop, metrics,
@@ -148,6 +151,7 @@ class Service:
             stack.push_async_callback(probes.stop)
             stack.push_async_callback(self._end_parts)
             self._begin("loop", loop.run())
+            self._begin("leadership", leadership.run())
             if settings.leadership.enabled:
                 self._begin("election", thread.run())
             else:
@@ -167,6 +171,16 @@ class Service:
                 if settings.leadership.enabled:
                     await thread.release()
         log.info("stopped")
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` returns; None where somebody asks us to stop before that."""
+        working, stop = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            stop.cancel()
 
     async def _after(self, asked: Callable[[], Awaitable[None]], part: Callable[[], Awaitable[None]]) -> None:
         """Nothing is listed before the first look at the Lease: where it is ours, the first lists serve its leader."""

@@ -7,6 +7,7 @@ turn or its connection. It decides nothing: each decision comes back as one Outc
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import IntEnum
@@ -135,8 +136,9 @@ class Writer:
         done: Callable[[Written], None],
         clock: Callable[[], float],
         instance: str,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock`: seconds since the epoch. `instance` goes into Events."""
+        """`clock`: seconds since the epoch, which with `instance` goes into Events and nowhere else. `steady` never jumps."""
         self._sender = sender
         self._settings = settings
         self._metrics = metrics
@@ -144,6 +146,7 @@ class Writer:
         self._done = done
         self._clock = clock
         self._instance = instance
+        self._steady = steady
         self._gate = EventGate(settings.events)
         self._lanes: dict[Lane, deque[_Waiting]] = {lane: deque() for lane in Lane}
         #: Objects with a write waiting in a lane or in flight, and what waits behind it.
@@ -157,7 +160,7 @@ class Writer:
 
     def submit(self, decisions: Iterable[Decision], tag: int) -> None:
         for decision in decisions:
-            waiting = _Waiting(decision, tag, self._clock(), lane_of(decision))
+            waiting = _Waiting(decision, tag, self._steady(), lane_of(decision))
             target = object_of(decision)
             if target in self._busy:
                 self._busy[target].append(waiting)
@@ -207,7 +210,7 @@ class Writer:
         urgent = next((queue for lane, queue in self._lanes.items() if queue and lane not in BACKGROUND), None)
         background = next((self._lanes[lane] for lane in BACKGROUND if self._lanes[lane]), None)
         if background is not None and in_background < limits.background_writes:
-            overdue = self._clock() - background[0].since > limits.background_patience
+            overdue = self._steady() - background[0].since > limits.background_patience
             if urgent is None or (overdue and in_background == 0):
                 return background.popleft()
         if urgent is not None and len(self._in_flight) - in_background < limits.writes:
@@ -255,7 +258,7 @@ class Writer:
         if self._settings.mode == "observe" and not isinstance(decision, WriteReport | DeleteReport):
             return OBSERVING
         if isinstance(decision, RecordEvent):
-            why = self._gate.refuses(decision, self._clock())
+            why = self._gate.refuses(decision, self._steady())
             if why:
                 self._metrics.events_dropped.labels(why).inc()
                 return SUPPRESSED

@@ -346,3 +346,13 @@ async def test_the_end_of_the_lease_is_noticed_when_it_comes(world: World) -> No
         await world.pass_time(0.1)
     await world.pass_time(1.1)
     assert only.history == ["gained", "lost"]
+
+
+async def test_a_take_over_that_fails_is_not_kept_quiet() -> None:
+    async def gained() -> None:
+        raise RuntimeError("a bug")
+
+    alone = Leadership(lambda: ENDLESS, Metrics(), gained=gained, lost=lambda: None)
+    alone.look()
+    with pytest.raises(RuntimeError, match="a bug"):
+        await asyncio.wait_for(alone.run(), 30)

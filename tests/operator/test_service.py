@@ -207,6 +207,36 @@ async def test_a_watch_ends_and_nothing_is_lost(server: FakeApiServer, rig: Rig,
     assert not rig.task.done()
 
 
+async def test_an_api_server_that_is_away_for_longer_than_the_lease_lasts(server: FakeApiServer) -> None:
+    """Nothing is decided meanwhile, and everything goes on with a fresh engine when it is back."""
+    short = LeadershipSettings(lease_duration=1, renew_deadline=0.5, retry_period=0.05)
+    rig = Rig(server, replace(SETTINGS, leadership=short))
+    await rig.leading()
+    await server.stop()
+    await until(
+        lambda: rig.sample("dra_operator_leadership_changes_total", change="lost") >= 1 and len(rig.engines) > 1
+    )
+    server.put(RESOURCE_CLAIMS, "d", "ns")
+    server.delete(RESOURCE_CLAIMS, "a", "ns")
+    server.compact()
+    await server.start()
+    await until(lambda: rig.alive("ResourceClaim") == {"b", "c", "d"} and rig.engine.decided_at)
+    assert not rig.task.done()
+    rig.service.stop()
+    await asyncio.wait_for(rig.task, 60)
+
+
+@pytest.mark.parametrize("path", ["/version", "/apis/resource.k8s.io/v1"])
+async def test_it_can_be_stopped_while_the_api_server_does_not_answer(server: FakeApiServer, path: str) -> None:
+    """As kubelet does with a pod that is deleted while it starts."""
+    server.hangs.add(path)
+    rig = Rig(server, replace(SETTINGS, client=ClientSettings(request_timeout=3600)))
+    await until(lambda: server.requests[("GET", path)])
+    rig.service.stop()
+    await asyncio.wait_for(rig.task, 60)
+    assert rig.engines == []
+
+
 async def test_a_graceful_stop_gives_the_lease_up(server: FakeApiServer, rig: Rig) -> None:
     lease = server.kinds["leases"].objects[("dra-operator", "dra-operator")]
     assert lease["spec"]["holderIdentity"] == rig.service.identity

@@ -13,7 +13,7 @@ from dra_operator.cluster.kubernetes.client import Unreachable, Withdrawn
 from dra_operator.cluster.rest import Request, Response
 from dra_operator.engine.decisions import Decision
 from dra_operator.operator.metrics import Metrics
-from dra_operator.operator.settings import LoopSettings, Settings
+from dra_operator.operator.settings import EventSettings, LoopSettings, Settings
 from dra_operator.operator.writer import NOT_LEADER, Writer, Written
 from tests.operator.fakes import (
     CLAIM_STATUS,
@@ -38,11 +38,14 @@ class Rig:
         self.done: list[Written] = []
         self.leading = True
         self.clock = Clock()
+        #: By how much what the clock shows differs from the steady one.
+        self.shift = 0.0
         loop = changes.pop("loop", LoopSettings())
         self.metrics = Metrics()
         self.writer = Writer(
             sender, replace(Settings(loop=loop), **changes), self.metrics,
-            leads=lambda: self.leading, done=self.done.append, clock=self.clock, instance="test",
+            leads=lambda: self.leading, done=self.done.append,
+            clock=lambda: self.clock.now + self.shift, steady=self.clock, instance="test",
         )  # fmt: skip
 
     @property
@@ -260,3 +263,15 @@ async def test_repeated_events_are_not_written_but_settled() -> None:
     await turn(20)
     assert len(rig.sender.sent) == 2
     assert (2, 200, "Suppressed") in rig.results
+
+
+async def test_a_clock_that_is_set_back_silences_nobody() -> None:
+    rig = Rig(FakeSender(OK), events=EventSettings(rate=1, burst=2, repeat=300))
+    rig.writer.submit([event(1), report(2)], 0)
+    await turn(20)
+    rig.shift = -3600.0
+    rig.clock.now += 301
+    rig.writer.submit([event(3), event(4, note="other")], 0)
+    await turn(20)
+    assert sorted(rig.results) == [(number, 200, "") for number in (1, 2, 3, 4)]
+    assert len(rig.sender.sent) == 4

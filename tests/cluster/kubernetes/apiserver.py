@@ -50,6 +50,8 @@ class FakeApiServer:
         self.end_watches_at_once = False
         #: Watches with such a query are told nothing.
         self.mute: Callable[[dict[str, str]], bool] = lambda query: False
+        #: Requests for these paths are never answered.
+        self.hangs: set[str] = set()
         self.expire_continues = False
         self.expired_continues: dict[str, Callable[[], None]] = {}
         self.denied_rights: set[tuple[str, str]] = set()
@@ -173,6 +175,8 @@ class FakeApiServer:
         path = request.path
         self.requests[(request.method, path)] += 1
         self.log.append((request.method, path, dict(request.query)))
+        if path in self.hangs:
+            await asyncio.Event().wait()
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             return self._status(401, "Unauthorized")
         queue = self.failures.get((request.method, path))

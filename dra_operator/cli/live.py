@@ -6,7 +6,8 @@ Reads lists, follows no watch, decides nothing. Pods, workloads and nodes lose w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,16 +86,14 @@ def stream_cluster(
     absent: list[str] = []
 
     async def read() -> None:
-        from dra_operator.cluster.kubernetes.client import Client
-        from dra_operator.cluster.kubernetes.connection import load
-
-        path = str(kubeconfig) if kubeconfig else None
-        async with Client(await load(path, context), user_agent="kubectl-dra") as client:
+        async with _connected(kubeconfig, context) as client:
             lists = asyncio.gather(*(_list(client, resource, take) for resource in resources))
             served, _ = await asyncio.gather(lists, asyncio.to_thread(meanwhile))
         absent.extend(resource.kind for resource, there in zip(resources, served, strict=True) if not there)
 
-    _run(read())
+    import uvloop
+
+    uvloop.run(read())
     if absent:
         note(f"the cluster does not serve {', '.join(absent)}: is the operator installed?")
 
@@ -151,24 +150,44 @@ def run_in_cluster(
     """Give `work` a connected client, for the commands that write. Raises CommandFailed."""
 
     async def connected() -> None:
-        from dra_operator.cluster.kubernetes.client import Client
-        from dra_operator.cluster.kubernetes.connection import load
-
-        path = str(kubeconfig) if kubeconfig else None
-        async with Client(await load(path, context), user_agent="kubectl-dra") as client:
+        async with _connected(kubeconfig, context) as client:
             await work(client)
 
-    _run(connected())
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
-    from dra_operator.cluster.kubernetes.client import Unreachable
-    from dra_operator.cluster.kubernetes.connection import NoConnection
+    uvloop.run(connected())
+
+
+@asynccontextmanager
+async def _connected(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Any]:
+    """A client of the cluster that is meant. Raises CommandFailed for whatever keeps it from being asked."""
+    from dra_operator.cluster.kubernetes.client import Client, Unreachable
+    from dra_operator.cluster.kubernetes.connection import NoConnection, load
     from dra_operator.cluster.kubernetes.listing import ListFailed
 
+    source = ""
     try:
-        uvloop.run(work)
-    except (NoConnection, Unreachable, ListFailed) as failure:
+        connection = await load(str(kubeconfig) if kubeconfig else None, context)
+        source = connection.source
+        async with Client(connection, user_agent="kubectl-dra") as client:
+            yield client
+    except NoConnection as failure:
         raise CommandFailed(str(failure)) from None
+    except Unreachable as failure:
+        raise CommandFailed(unreachable(failure, source)) from None
+    except ListFailed as failure:
+        repair = _REPAIRS.get(failure.response.status, "")
+        raise CommandFailed(f"{failure}{repair and '; '}{repair.format(source=source)}") from None
+
+
+def unreachable(failure: Exception, source: str) -> str:
+    """What a server that does not answer is told of, and what there is to do. `source`: where its address comes from."""
+    return f"{failure}; see that it runs and that {source} means the right one (--kubeconfig, --context)"
+
+
+#: By status, what there is to do about a list that is refused.
+_REPAIRS = {
+    401: "{source} does not say (any more) who you are: log in anew",
+    403: "the ClusterRole dra-operator-inspect has the rights to read what is needed; or use -f with a `snapshot` of somebody who has them",
+    404: "Kubernetes 1.37 serves it",
+}

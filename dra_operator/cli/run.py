@@ -10,6 +10,7 @@ import typer
 import uvloop
 
 from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
+from dra_operator.cli.live import unreachable
 from dra_operator.cluster.kubernetes.client import Unreachable
 from dra_operator.cluster.kubernetes.connection import NoConnection, load, own_namespace
 from dra_operator.engine.engine import Engine
@@ -34,7 +35,9 @@ def run(
     namespace: Annotated[
         str | None, typer.Option(help="Where the Lease is; default: the pod's own, else dra-operator.")
     ] = None,
-    probe_port: Annotated[int, typer.Option(help="Port of /healthz, /readyz and /metrics; 0: any free one.")] = 8080,
+    probe_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of /healthz, /readyz and /metrics; 0: any free one.")
+    ] = 8080,
     lease_name: Annotated[str, typer.Option(help="Name of the Lease.")] = "dra-operator",
     leader_election: Annotated[
         bool, typer.Option("--leader-election/--no-leader-election", help="Off only where nobody else runs.")
@@ -65,10 +68,13 @@ def run(
         uvloop.run(_serve(settings, str(kubeconfig) if kubeconfig else None, context))
     except NotFit as error:
         raise CommandFailed("the operator cannot run on this cluster:\n" + "\n".join(error.problems), FAILED) from None
-    except (NoConnection, Unreachable) as error:
+    except NoConnection as error:
         raise CommandFailed(str(error), FAILED) from None
 
 
 async def _serve(settings: Settings, kubeconfig: str | None, context: str | None) -> None:
     connection = await load(kubeconfig, context, token_refresh=settings.client.token_refresh)
-    await Service(connection, settings, lambda: Engine(settings.engine)).run()
+    try:
+        await Service(connection, settings, lambda: Engine(settings.engine)).run()
+    except Unreachable as error:
+        raise CommandFailed(unreachable(error, connection.source), FAILED) from None

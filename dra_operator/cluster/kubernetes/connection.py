@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from typing import Any
 
 from dra_operator.cluster.kubernetes.kubeconfig import SERVICE_HOST, Configuration, loaders
 
+#: How the loaders say that a name leads nowhere.
+_LACKING = re.compile(r"Expected object with name (\S*) in \S*/(context|cluster|user)s list")
 NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
@@ -121,8 +124,14 @@ def _reason(error: Exception) -> str:
             return "it is not UTF-8 text; name another file"
         case TypeError() | AttributeError():
             return "it is empty, or has not the form of a kubeconfig; name another file"
+        case _ if lacking := _LACKING.search(str(error)):
+            name, kind = lacking.groups()
+            return f"it has no {kind} {name}; " + (
+                "name one with --context, `kubectl config get-contexts` lists them" if kind == "context" else "add it"
+            )
         case _:
-            return str(error) or type(error).__name__
+            # A parser tells where on lines of its own.
+            return f"{' '.join(str(error).split()) or type(error).__name__}; mend it, or name another file"
 
 
 async def _connection(source: str, read: Callable[[], Any], token_refresh: float) -> Connection:

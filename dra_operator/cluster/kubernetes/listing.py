@@ -19,7 +19,7 @@ class ListFailed(Exception):
 
     def __init__(self, resource: Resource, response: Response) -> None:
         what = response.message or f"an answer that is no list: {str(response.body)[:200]}"
-        super().__init__(f"listing {resource.kind}s of {resource.api_version}: {response.status} {what}")
+        super().__init__(f"listing {resource.plural} of {resource.api_version}: {response.status} {what}")
         self.response = response
 
 

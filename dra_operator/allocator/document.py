@@ -32,7 +32,7 @@ class Document:
 def read_document(data: Any) -> Document:
     """Read one problem. Raises InvalidObject or ValueError, naming what is wrong."""
     if not isinstance(data, dict):
-        raise ValueError(f"a problem is an object with `claims`, `slices` and `node`, found {type(data).__name__}")
+        raise ValueError(f"a problem is an object with `claims`, `slices` and `node`, found {described(data)}")
     if "claims" not in data:
         manifest = f"; {data['kind']} is a manifest, which `simulate` and `explain` read" if "kind" in data else ""
         raise ValueError(f"`claims` is missing, so this is no allocation problem{manifest}")

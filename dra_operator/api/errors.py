@@ -43,7 +43,7 @@ def each(path: str, items: Iterable[Any] | None, parse: Callable[[Any], T]) -> t
     if not items:
         return ()
     if not isinstance(items, list | tuple):
-        raise InvalidField(f"expected a list, found {type(items).__name__}", path)
+        raise InvalidField(f"expected a list, found {described(items)}", path)
     parsed: list[T] = []
     for index, item in enumerate(items):
         try:
@@ -84,7 +84,7 @@ def described(value: Any) -> str:
 def describe(error: Exception, value: Any) -> str:
     """A short reason a person can act on for an error raised while reading `value`."""
     if not isinstance(value, dict | list):
-        return f"found {type(value).__name__} {value!r:.60}"
+        return f"found {described(value)}"
     if isinstance(error, KeyError):
         return f"field {error.args[0]!r} is missing"
     return str(error) or type(error).__name__

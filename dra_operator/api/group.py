@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dra_operator.api.errors import InvalidField, each, inside
+from dra_operator.api.errors import InvalidField, described, each, inside
 from dra_operator.api.meta import ObjectMeta, read_object
 from dra_operator.api.schema import Attribute, LabelKey, Model, Seconds, Unique
 
@@ -76,5 +76,5 @@ def constraints_of(annotation: str | None) -> tuple[CrossConstraint, ...]:
     except (ValueError, RecursionError) as error:
         raise InvalidField(f"is not JSON ({error}): write a list of constraints") from None
     if not isinstance(items, list):
-        raise InvalidField(f"expected a JSON list of constraints, found {type(items).__name__}")
+        raise InvalidField(f"expected a JSON list of constraints, found {described(items)}")
     return each("", items, CrossConstraint.read)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from dra_operator.api.errors import SHAPE_ERRORS, describe
+from dra_operator.api.errors import SHAPE_ERRORS, describe, described
 from dra_operator.api.slices import Device as SliceDevice
 from dra_operator.cel import CelFeatures, CompileError, Device, EvaluationError, bind_device, cached_selector
 from dra_operator.cli.documents import BadDocument, read_documents
@@ -23,6 +23,7 @@ from dra_operator.cli.output import error
 
 __all__ = ["answer", "cel"]
 
+_DEVICE_FIELDS = frozenset({"driver", "name", "attributes", "capacity"})
 _ENVIRONMENTS = ("StoredExpressions", "NewExpressions")
 
 
@@ -57,16 +58,18 @@ def cel(
     """
     if bool(expression) == bool(cases) or (bool(expression) != bool(device)):
         raise CommandFailed("give either an expression and --device FILE, or --cases FILE", USAGE)
-    bad, nothing = False, True
+    bad, nothing, source = False, True, name_of(cases or device)
     for line in _from_cases(cases) if cases else _from_devices(expression, device, new):
         bad, nothing = bad or "unreadable" in line, False
         if "unreadable" in line:
-            error(f"{line['name']}: {line['unreadable']}")
+            name = str(line["name"])
+            where = "" if name.startswith(source) else f"{source}: "
+            error(f"{where}{name}: {line['unreadable']}")
             line = {"name": line["name"], "error": line["unreadable"]}
         sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()
     if nothing:
-        raise CommandFailed(f"{name_of(cases or device)}: holds no {'case' if cases else 'device'}; {FILL_IT}")
+        raise CommandFailed(f"{source}: holds no {'case' if cases else 'device'}; {FILL_IT}")
     if bad:
         raise CommandFailed("", FAILED)
 
@@ -107,7 +110,7 @@ def _features(data: dict[str, Any] | None) -> CelFeatures:
 def _device(data: dict[str, Any], driver: str | None = None) -> Device:
     """Raises ValueError, KeyError and their like for what is no device."""
     if not isinstance(data, dict):
-        raise ValueError(f"a device must be a map, found {type(data).__name__}")
+        raise ValueError(f"a device must be a map, found {described(data)}")
     # Inside a slice a device is named and its driver is the slice's; a bare one brings its driver and needs no name.
     published = SliceDevice.from_dict({"name": "device", **data})
     own = data.get("driver") if driver is None else driver
@@ -128,10 +131,11 @@ def _from_cases(path: str) -> Iterator[dict[str, Any]]:
         try:
             case = orjson.loads(line)
         except orjson.JSONDecodeError as problem:
-            yield {"name": f"line {number}", "unreadable": f"not JSON: {problem}"}
+            reason = f"not JSON: {problem.msg} (column {problem.colno}); a case is one line of JSON"
+            yield {"name": f"line {number}", "unreadable": reason}
             continue
         if not isinstance(case, dict):
-            yield {"name": f"line {number}", "unreadable": f"expected an object, found {type(case).__name__}"}
+            yield {"name": f"line {number}", "unreadable": f"expected an object, found {described(case)}"}
             continue
         yield answer(case, str(case.get("name", f"line {number}")))
 
@@ -140,9 +144,12 @@ def _from_devices(expression: str, path: str, new: bool) -> Iterator[dict[str, A
     environment = _ENVIRONMENTS[new]
     for document in read_documents(_text(path), json_only=path.endswith(".json")):
         if isinstance(document, BadDocument):
-            yield {"name": f"{path}:{document.line}", "unreadable": document.message}
+            yield {"name": f"{name_of(path)}:{document.line}", "unreadable": document.message}
             continue
         for name, driver, data in _devices_of(document.value, path):
+            if reason := _why_none(data, driver):
+                yield {"name": name, "unreadable": reason}
+                continue
             try:
                 target = _device(data, driver)
             except SHAPE_ERRORS as problem:
@@ -151,11 +158,23 @@ def _from_devices(expression: str, path: str, new: bool) -> Iterator[dict[str, A
             yield _evaluate(name, expression, target, CelFeatures(), environment)
 
 
+def _why_none(data: Any, driver: str | None) -> str:
+    """Why a file's document is plainly no device, and would match or not by accident; "" where it may be one."""
+    if not isinstance(data, dict):
+        return f"a device must be a map, found {described(data)}"
+    if driver is None and not _DEVICE_FIELDS & data.keys():
+        return f"is no device: it has none of {', '.join(sorted(_DEVICE_FIELDS))}"
+    return ""
+
+
 def _devices_of(value: Any, path: str) -> Iterator[tuple[str, str | None, Any]]:
-    """(name, driver of the slice or None, device) of every device in a document."""
-    if not isinstance(value, dict) or value.get("kind") not in ("ResourceSlice", "ResourceSliceList", "List"):
+    """(name, driver of the slice or None, device) of every device in a document. Objects of other kinds have none."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind is not None and kind not in ("ResourceSlice", "ResourceSliceList", "List"):
+        return  # what else is in a snapshot
+    if kind is None:
         name = value.get("name") if isinstance(value, dict) else None
-        yield str(name or path), None, value
+        yield str(name or name_of(path)), None, value
         return
     if value["kind"] != "ResourceSlice":
         for item in value.get("items") or ():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dra_operator.cli.explain import parse_target
+from dra_operator.cli.explain import NamespaceOption, parse_target
 from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
 from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
 from dra_operator.cli.output import OutputFormat, Printer, note, print_data
@@ -21,7 +21,7 @@ def defrag(
         str,
         typer.Argument(metavar="[claim/NAME|pod/NAME]", help="For whom; default: whoever waits, first in order first."),
     ] = "",
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Where it is.")] = "default",
+    namespace: NamespaceOption = None,
     file: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,14 +50,13 @@ def defrag(
     if apply and file:
         raise CommandFailed("--apply evicts pods in a cluster; it does not go with -f", USAGE)
     exclude_files(file, kubeconfig, context)
-    from dra_operator.api.meta import Key
     from dra_operator.cli.defragging import UNITS, look, scene_of_cluster, scene_of_files, target
 
-    asked = parse_target(waiting) if waiting else None
+    asked = parse_target(waiting, namespace) if waiting else None
     scene = scene_of_files(file) if file else scene_of_cluster(kubeconfig, context)
     units = scene.engine.rearranging.waiting()[:UNITS]
     if asked is not None:
-        units = [target(scene, asked[0], Key(namespace, asked[1]))]
+        units = [target(scene, *asked)]
     if not units:
         if not scene.fine:
             raise CommandFailed(code=FAILED)

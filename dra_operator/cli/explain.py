@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from dra_operator.api.meta import Key
 from dra_operator.cli.failures import USAGE, CommandFailed
 from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
 from dra_operator.cli.output import OutputFormat
 
+NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="Where it is.", show_default="default")]
 _KINDS = {
     "claim": "claim",
     "claims": "claim",
@@ -25,8 +27,11 @@ _WORKLOADS = frozenset({"deployment", "deploy", "statefulset", "sts", "daemonset
 
 
 def explain(
-    target: Annotated[str, typer.Argument(metavar="claim/NAME|pod/NAME", help="What to explain.")],
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Where it is.")] = "default",
+    target: Annotated[
+        str,
+        typer.Argument(metavar="claim/NAME|pod/NAME", help="What to explain; also as printed: pod/NAMESPACE/NAME."),
+    ],
+    namespace: NamespaceOption = None,
     file: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,14 +56,14 @@ def explain(
 
     Example: kubectl-dra explain pod/train-0 -n team-a
     """
-    kind, name = parse_target(target)
+    kind, key = parse_target(target, namespace)
     from dra_operator.cli.explaining import explain_cluster, explain_files
 
     exclude_files(file, kubeconfig, context)
     if file:
-        account, fine = explain_files(file, kind, namespace, name)
+        account, fine = explain_files(file, kind, key)
     else:
-        account, fine = explain_cluster(kubeconfig, context, kind, namespace, name), True
+        account, fine = explain_cluster(kubeconfig, context, kind, key), True
     # Brings the engine with it: not before the cluster has been asked.
     from dra_operator.cli.explained import print_account
 
@@ -67,12 +72,15 @@ def explain(
         raise CommandFailed()
 
 
-def parse_target(text: str) -> tuple[str, str]:
-    """(claim or pod, name) of `claim/NAME` or `pod/NAME`. Raises CommandFailed."""
+def parse_target(text: str, namespace: str | None) -> tuple[str, Key]:
+    """(claim or pod, key) of `claim/NAME` or `pod/NAME`, or of `pod/NAMESPACE/NAME`, as commands print them. Raises CommandFailed."""
     kind, slash, name = text.partition("/")
-    if not slash or not name or "/" in name or kind.lower() not in _KINDS:
+    within, between, name = name.rpartition("/")
+    if between and within and namespace not in (None, within):
+        raise CommandFailed(f"{text} is in namespace {within}, and -n says {namespace}; leave -n out", USAGE)
+    if not name or "/" in within or bool(between) != bool(within) or kind.lower() not in _KINDS:
         hint = f"; did you mean pod/{text}?" if text and not slash else ""
         if slash and kind.lower().rstrip("s") in _WORKLOADS:
             hint = f"; name one of the pods of the {kind.lower().rstrip('s')}"
         raise CommandFailed(f"{text!r} is neither claim/NAME nor pod/NAME{hint}", USAGE)
-    return _KINDS[kind.lower()], name
+    return _KINDS[kind.lower()], Key(within or namespace or "default", name)

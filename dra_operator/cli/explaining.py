@@ -25,30 +25,30 @@ Kind = Literal["claim", "pod"]
 _NAMES = {"claim": "ResourceClaim", "pod": "Pod"}
 
 
-def explain_files(paths: Sequence[str], kind: str, namespace: str, name: str) -> tuple[Account, bool]:
+def explain_files(paths: Sequence[str], kind: str, key: Key) -> tuple[Account, bool]:
     """From manifests, as `simulate` reads and plays them; False beside it if something in them could not be used."""
     from dra_operator.cli.simulation import play_files
     from dra_operator.cluster.rest import BY_KIND
 
     run = play_files(paths)
-    account = run.engine.explain(cast(Kind, kind), Key(namespace, name), run.world.now)
+    account = run.engine.explain(cast(Kind, kind), key, run.world.now)
     if account is None:
         resource = BY_KIND[_NAMES[kind]]
         keys = [Key(item["metadata"]["namespace"], item["metadata"]["name"]) for item in run.store.listed(resource)]
         where = "in what could be used of the input" if run.bad else "in the input"
-        raise _missing(kind, Key(namespace, name), keys, where)
+        raise _missing(kind, key, keys, where)
     return account, not run.bad
 
 
-def explain_cluster(kubeconfig: Path | None, context: str | None, kind: str, namespace: str, name: str) -> Account:
+def explain_cluster(kubeconfig: Path | None, context: str | None, kind: str, key: Key) -> Account:
     """From a cluster's objects, as an observing operator sees them now. Raises CommandFailed."""
     listed = read_cluster(kubeconfig, context, meanwhile=_import_engine)
     engine, now = observing(listed, time.time())
-    account = engine.explain(cast(Kind, kind), Key(namespace, name), now)
+    account = engine.explain(cast(Kind, kind), key, now)
     if account is None:
         objects = next(items for resource, items in listed if resource.kind == _NAMES[kind])
         keys = [Key(item["metadata"].get("namespace") or "", item["metadata"]["name"]) for item in objects]
-        raise _missing(kind, Key(namespace, name), keys, "in the cluster")
+        raise _missing(kind, key, keys, "in the cluster")
     return account
 
 

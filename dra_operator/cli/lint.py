@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dra_operator.cli.failures import FAILED, CommandFailed
+from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
 from dra_operator.cli.findings import Form, Located, print_findings
 from dra_operator.cli.live import ContextOption, KubeconfigOption, read_cluster
 from dra_operator.cli.output import note
@@ -70,12 +70,12 @@ def lint(
 
     Example: kubectl-dra lint --inventory -f app/ -f slices.yaml
     """
+    if fix and "-" in file:
+        raise CommandFailed("--fix writes files; standard input is none", USAGE)
     sources = read_sources(file)
     cluster = _cluster(kubeconfig, context) if live or kubeconfig is not None or context is not None else None
     findings = check_sources(sources, inventory=inventory, cluster=cluster)
     if fix:
-        if "-" in file:
-            raise CommandFailed("--fix writes files; standard input is none")
         sources, findings = _repaired(file, sources, findings, inventory, cluster)
     located = [*_unreadable(sources), *(_located(item, sources.objects[item.subject]) for item in findings)]
     print_findings(sorted(located, key=lambda item: (item.file, item.line)), output)

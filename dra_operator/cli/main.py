@@ -9,15 +9,18 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.exceptions import TyperException
 
 import dra_operator
-from dra_operator.cli.failures import FAILED, CommandFailed
+from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
 from dra_operator.cli.output import error
 
 #: What a shell reports for a program ended by SIGINT or SIGPIPE.
@@ -72,7 +75,6 @@ def build(program: str, chosen: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name=program,
         help=HELP,
-        no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -125,10 +127,18 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _exit_code(program: str, arguments: Sequence[str]) -> int:
+    empty = not arguments and _completion(program) not in os.environ
     try:
-        build(program, _chosen(program, arguments))(args=arguments, prog_name=program)
+        # Without a command there is the help, and yet nothing was done.
+        with redirect_stdout(sys.stderr) if empty else nullcontext():
+            _run(program, ["--help"] if empty else arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    except typer.Exit as stop:
+        return USAGE if empty else stop.exit_code
+    except TyperException as wrong:
+        error(_told(wrong, program, arguments))
+        return USAGE
     except CommandFailed as failure:
         if failure.message:
             error(failure.message)
@@ -148,9 +158,31 @@ def _exit_code(program: str, arguments: Sequence[str]) -> int:
     return 0
 
 
+def _run(program: str, arguments: Sequence[str]) -> None:
+    """Not by calling the application: it would word mistakes by itself, and take a closed pipe for a failure."""
+    app = build(program, _chosen(program, arguments))
+    if _completion(program) in os.environ:
+        app(prog_name=program)
+    command = typer.main.get_command(app)
+    with command.make_context(program, list(arguments)) as context:
+        command.invoke(context)
+
+
+def _told(wrong: TyperException, program: str, arguments: Sequence[str]) -> str:
+    """Wrong usage in one line, with the help that has the right one."""
+    text = " ".join(wrong.format_message().split()).replace("Value error, ", "").removesuffix(".")
+    command = " ".join(filter(None, (program, _chosen(program, arguments))))
+    return f"{text} (see {command} --help)"
+
+
+def _completion(program: str) -> str:
+    """The variable by which a shell asks for completion."""
+    return f"_{program}_COMPLETE".replace("-", "_").upper()
+
+
 def _chosen(program: str, arguments: Sequence[str]) -> str | None:
     """The command of this command line, also of one that the shell asks to complete."""
-    if f"_{program}_COMPLETE".replace("-", "_").upper() in os.environ:
+    if _completion(program) in os.environ:
         arguments = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
     known = {command.name for command in COMMANDS}
     return next((argument for argument in arguments if argument in known), None)

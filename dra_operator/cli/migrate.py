@@ -37,7 +37,10 @@ def migrate(
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    phase: Annotated[int, typer.Option(min=1, max=3, help="generate, verify: 1 coexistence, 2 gradual, 3 full.")] = 1,
+    phase: Annotated[
+        int | None,
+        typer.Option(min=1, max=3, help="generate, verify: 1 coexistence (the default), 2 gradual, 3 full."),
+    ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="generate: what takes the phase back.")] = False,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,
 ) -> None:
@@ -54,6 +57,8 @@ def migrate(
     exclude_files(file, kubeconfig, context)
     if undo and action is not Action.GENERATE:
         raise CommandFailed("--undo goes with generate", USAGE)
+    if phase is not None and action is Action.PLAN:
+        raise CommandFailed("plan tells of all phases; --phase goes with generate and verify", USAGE)
     from dra_operator.migration.survey import survey
 
     found = survey(_objects(file, kubeconfig, context))
@@ -63,9 +68,9 @@ def migrate(
     if action is Action.PLAN:
         _plan(found, output)
     elif action is Action.GENERATE:
-        _generate(found, phase, undo, output)
+        _generate(found, phase or 1, undo, output)
     else:
-        holds = _verify(found, phase, output)
+        holds = _verify(found, phase or 1, output)
     if not holds:
         raise CommandFailed(code=FAILED)
 

@@ -10,9 +10,12 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
+
+from dra_operator.cli.failures import CommandFailed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,6 +117,16 @@ def _dumper(yaml: Any) -> Any:
             return True
 
     return Plain
+
+
+def check_writable(path: Path) -> None:
+    """Before the work whose result goes to this file. Raises CommandFailed where it could not be written."""
+    if path.is_dir():
+        raise CommandFailed(f"{path}: is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise CommandFailed(f"{path}: cannot be written: there is no directory {path.parent}; make it, or name another")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandFailed(f"{path}: cannot be written: permission denied; name another file")
 
 
 def note(message: str) -> None:

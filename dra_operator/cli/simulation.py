@@ -10,7 +10,7 @@ from typing import Any
 
 from dra_operator.cli import endstate
 from dra_operator.cli.manifests import SCENARIO, Manifest, Manifests, Source, read_manifests
-from dra_operator.cli.output import OutputFormat, Printer, error, note, print_data
+from dra_operator.cli.output import OutputFormat, Printer, check_writable, error, note, print_data
 from dra_operator.cli.progress import Progress
 from dra_operator.cli.scenario import read_scenario
 from dra_operator.cli.standing import latest_time, standing_phases
@@ -55,6 +55,8 @@ def simulate_files(
     `html`: where the page with the whole run goes. Where nothing came of an input that could not be used, nothing is printed.
     Raises CommandFailed where nothing of it could.
     """
+    if html is not None:
+        check_writable(html)
     printer = Printer(sys.stdout)
     manifests, removal, now = read_input(given)
     run = _Run(manifests, until, printer if output is OutputFormat.TABLE else None, seed, removal=removal, start=now)

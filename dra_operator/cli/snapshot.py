@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from dra_operator.cli.live import ContextOption, KubeconfigOption
-from dra_operator.cli.output import note
+from dra_operator.cli.output import check_writable, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,8 @@ def snapshot(
 
         change = Anonymizer(os.urandom(16)).object
     count = 0
+    if output_file is not None:
+        check_writable(output_file)
     with _opened(output_file) as stream, Progress() as progress:
 
         def write(resource: Resource, items: list[dict[str, Any]]) -> None:

@@ -32,7 +32,7 @@ def stand_in_nodes(manifests: Sequence[Manifest]) -> tuple[list[Manifest], list[
         manifest.object["status"] = {**(manifest.object.get("status") or {}), "capacity": SIZE, "allocatable": SIZE}
     if bare:
         remarks.append(
-            f"Node {_listed([manifest.name for manifest in bare])} has no status.allocatable; taken as {size}"
+            f"no status.allocatable in Node {_listed([manifest.name for manifest in bare])}; taken as {size}"
         )
     return made, remarks
 

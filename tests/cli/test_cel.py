@@ -55,6 +55,34 @@ def test_a_slice_gives_an_answer_for_each_device(tmp_path: Path, capsys: pytest.
     assert "lots" in err
 
 
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("hello\n", "a device must be a map, found the text 'hello'"),
+        ("[1]\n", "a device must be a map, found a list"),
+        ("a: 1\n", "is no device: it has none of attributes, capacity, driver, name"),
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: s}\n", "holds no device"),
+    ],
+)
+def test_what_is_no_device_does_not_match_by_accident(
+    text: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "device.yaml"
+    file.write_text(text)
+    code, lines, err = call(capsys, "true", "--device", str(file))
+    assert code == 1
+    assert not any("match" in line for line in lines)
+    assert err.startswith(f"error: {file}: ")
+    assert wrong in err
+
+
+def test_a_snapshot_is_asked_for_its_slices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "snapshot.yaml"
+    file.write_text(f"apiVersion: v1\nkind: Node\nmetadata: {{name: n}}\n---{SLICE.replace('lots', '1Gi')}")
+    code, lines, _ = call(capsys, "true", "--device", str(file))
+    assert (code, [line["match"] for line in lines]) == (0, [True, True, True])
+
+
 def test_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lists = {"EnableListTypeAttributes": True}
     exists = 'device.attributes["gpu.example.com"].ids.exists(id, id == 1)'
@@ -99,6 +127,8 @@ def test_one_bad_case_does_not_stop_the_rest(tmp_path: Path, capsys: pytest.Capt
     ]
     assert all("error" in line for line in lines[:-1])
     assert lines[-1]["match"] is True
+    assert f"error: {file}: line 1: not JSON: " in err
+    assert "a case is one line of JSON" in err
     assert "environment: envType must be one of StoredExpressions, NewExpressions" in err
 
 

@@ -57,6 +57,10 @@ def test_a_pipe_gets_no_colours(tmp_path: Path) -> None:
     [
         (("pod/nobody", "-f", DEMO), 1, "error: there is no pod default/nobody in the input\n"),
         (("node/n1", "-f", DEMO), 2, "error: 'node/n1' is neither claim/NAME nor pod/NAME\n"),
+        (("pod/a/b/c", "-f", DEMO), 2, "error: 'pod/a/b/c' is neither claim/NAME nor pod/NAME\n"),
+        (("pod//b", "-f", DEMO), 2, "error: 'pod//b' is neither claim/NAME nor pod/NAME\n"),
+        (("pod/a/b", "-n", "c", "-f", DEMO), 2, "error: pod/a/b is in namespace a, and -n says c; leave -n out\n"),
+        (("pod/a/b", "-f", DEMO), 1, "error: there is no pod a/b in the input\n"),
         (("pod/", "-f", DEMO), 2, "error: 'pod/' is neither claim/NAME nor pod/NAME\n"),
         (
             ("pod/a", "-f", DEMO, "--context", "c"),
@@ -132,7 +136,7 @@ def test_the_engine_is_not_imported_before_the_cluster_is_asked() -> None:
         "def read_cluster(*_, meanwhile):\n"
         "    before = name in sys.modules; meanwhile(); print(before, name in sys.modules); sys.exit()\n"
         "explaining.read_cluster = read_cluster\n"
-        "explaining.explain_cluster(None, None, 'pod', 'default', 'p')"
+        "explaining.explain_cluster(None, None, 'pod', explaining.Key('default', 'p'))"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]

@@ -37,12 +37,85 @@ def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.strip() == main.dra_operator.__version__
 
 
-@pytest.mark.parametrize("arguments", [("nonsense",), ("simulate", "--nonsense"), ("simulate",)])
-def test_wrong_usage_is_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("line", "told", "help"),
+    [
+        ("nonsense", "No such command 'nonsense'", ""),
+        ("simulat", "Did you mean 'simulate'?", ""),
+        ("--nonsense", "No such option: --nonsense", ""),
+        ("simulate --nonsense", "No such option: --nonsense", "simulate"),
+        ("simulate", "give manifests, or a cluster with --live", "simulate"),
+        ("simulate --compare a", "'--compare' requires 2 arguments", "simulate"),
+        ("simulate -f a -o xml", "'xml' is not one of 'table', 'json', 'yaml'", "simulate"),
+        ("simulate -f a --seed x", "Invalid value for '--seed'", "simulate"),
+        ("top nodez", "'nodez' is not one of 'classes', 'nodes'", "top"),
+        ("top -n", "'-n' requires an argument", "top"),
+        ("migrate", "Choose from: plan, generate, verify", "migrate"),
+        ("migrate generate --phase 4", "less than or equal to 3", "migrate"),
+        ("run --probe-port 70000", "less than or equal to 65535", "run"),
+        ("lint", "Missing option '-f' / '--filename'", "lint"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, told: str, help: str
 ) -> None:
-    assert call(monkeypatch, *arguments) == 2
-    assert "Error:" in capsys.readouterr().err
+    assert call(monkeypatch, *line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("error: ")
+    assert told in err
+    assert err.endswith(f"(see {' '.join(filter(None, ('kubectl-dra', help)))} --help)\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "simulate -f a --context c",
+        "simulate -f a --until soon",
+        "simulate --compare a b -f c",
+        "simulate -f a --add-nodes profile=p4d,count=none",
+        "explain node/n1",
+        "explain pod/team/p -n other",
+        "explain pod/p -f a --context c",
+        "cel true",
+        "lint --fix -f -",
+        "migrate plan --undo",
+        "migrate plan --phase 2",
+        "defrag --apply -f a",
+        "top --watch -f a",
+        "run --log-level loud",
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    assert call(monkeypatch, *line.split()) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_no_command_is_wrong_usage_with_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Usage: kubectl-dra" in err
+
+
+def test_a_reader_that_goes_away_in_the_middle_is_141() -> None:
+    line = "import sys; from dra_operator.cli import main; sys.argv[0] = 'kubectl-dra'; main.run()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", line, "convert", "-f", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    big = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" + "# much\n" * 100_000
+    _, err = process.communicate(big.encode())
+    assert (process.returncode, err) == (141, b"")
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 
-from dra_operator.cli.output import OutputFormat, Printer, harmless, print_data, print_table
+from dra_operator.cli.failures import CommandFailed
+from dra_operator.cli.output import OutputFormat, Printer, check_writable, harmless, print_data, print_table
 
 
 class Terminal(io.StringIO):
@@ -62,3 +65,13 @@ def test_no_text_steers_the_terminal(text: str, shown: str) -> None:
 def test_data_keeps_its_order(capsys: pytest.CaptureFixture[str], form: OutputFormat, text: str) -> None:
     print_data({"b": [1], "a": None}, form)
     assert capsys.readouterr().out == text
+
+
+def test_a_file_that_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    for path, said in (
+        (tmp_path, f"{tmp_path}: is a directory; name a file in it"),
+        (tmp_path / "none" / "x", f"there is no directory {tmp_path / 'none'}; make it, or name another"),
+    ):
+        with pytest.raises(CommandFailed, match=re.escape(said)):
+            check_writable(path)
+    check_writable(tmp_path / "new")

@@ -39,7 +39,7 @@ def node(status: dict[str, Any] | None = None) -> dict[str, Any]:
             ["n1"],
             ["no Node given for n1; made it with 256 CPUs, 4Ti of memory"],
         ),
-        ([node()], [], ["Node n1 has no status.allocatable; taken as 256 CPUs, 4Ti of memory"]),
+        ([node()], [], ["no status.allocatable in Node n1; taken as 256 CPUs, 4Ti of memory"]),
     ],
 )  # fmt: skip
 def test_stand_ins(objects: list[dict[str, Any]], made: list[str], remarks: list[str]) -> None:

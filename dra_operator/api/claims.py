@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import orjson
 
+from dra_operator.api.binding import Binding, binding_of
 from dra_operator.api.errors import InvalidField, each, inside
 from dra_operator.api.meta import Key, ObjectMeta, parse_time, read_object
 from dra_operator.api.quantity import Quantity
@@ -320,6 +322,7 @@ class ResourceClaim:
     spec: ClaimSpec
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()
+    binding: Binding | None = None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ResourceClaim:
@@ -329,11 +332,16 @@ class ResourceClaim:
     @classmethod
     def _read(cls, data: dict[str, Any], meta: ObjectMeta) -> ResourceClaim:
         status = data.get("status") or {}
-        allocation = status.get("allocation")
+        allocation = None
+        if status.get("allocation") is not None:
+            allocation = inside("status.allocation", status["allocation"], Allocation.from_dict)
         return cls(
             meta=meta,
             spec=inside("spec", data.get("spec"), ClaimSpec.from_dict),
-            allocation=None if allocation is None else inside("status.allocation", allocation, Allocation.from_dict),
+            allocation=allocation,
+            binding=None
+            if allocation is None
+            else inside("status.devices", status.get("devices") or (), partial(binding_of, allocation.results)),
             reserved_for=each("status.reservedFor", status.get("reservedFor"), Consumer.from_dict),
         )
 

@@ -237,6 +237,11 @@ class Lifecycle:
         if self._makes_room(pod):
             self._alarms.set(now + state.settings.unbound_grace, "pod", pod.key)
             return []
+        if any(claim.claim.binding is not None and claim.claim.binding.state == "pending" for claim in seen):
+            given_up = ready + state.settings.binding_timeout
+            if now < given_up:
+                self._alarms.set(given_up, "pod", pod.key)
+                return []
         patience = ready + state.settings.unbound_grace
         if now >= patience and self._backlog(now):
             patience = ready + state.settings.unbound_grace_busy
@@ -259,9 +264,10 @@ class Lifecycle:
 
     def _ready_since(self, pod: Pod, seen: list[SeenClaim], now: float) -> float:
         """Since when kube-scheduler could bind it: a pod that lost its gate may get its devices long after that (shown to node
-        autoscalers, or moved), and what was said of it before is no verdict on them."""
+        autoscalers, or moved), and these may have to be made ready; what was said of it before is no verdict on them."""
         allocated = [claim.claim.allocation.timestamp for claim in seen if claim.claim.allocation is not None]
-        told = max((time for time in (ungated_at(pod), *allocated) if time is not None), default=None)
+        ready = [claim.claim.binding.since for claim in seen if claim.claim.binding is not None]
+        told = max((time for time in (ungated_at(pod), *allocated, *ready) if time is not None), default=None)
         known = self._ready.get(pod.key)
         if known is None or known[:2] != (pod.meta.uid, told):
             first = seen_at_first(now if told is None else told, now, listed=not self._begun)

@@ -51,6 +51,10 @@ class EngineSettings:
     """The same while kube-scheduler has not even tried pods that were ungated seconds ago: a pod that it failed on stands
     behind them in its queue."""
 
+    binding_timeout: float = 600.0
+    """Seconds that kube-scheduler waits for devices that must be made ready before it binds their pod (`bindingTimeout` in its
+    DynamicResourcesArgs). What it said of the pod before is no verdict on them."""
+
     lost_after: float = 5.0
     """Seconds that no ResourceSlice names an allocated device until it is Lost: a driver that starts anew may withdraw
     what it publishes for a moment."""

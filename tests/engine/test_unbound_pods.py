@@ -20,9 +20,10 @@ FAILED = "0/2 nodes are available: running PreBind plugin: forbidden"
 LET_GO = format_time(NOW)
 
 
-def running(pods: list[Object]) -> Engine:
+def running(pods: list[Object], claim: Object | None = None) -> Engine:
     engine = Engine()
-    for item in (node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 1), device_class(), stored_claim(5, allocated=True)):
+    known = stored_claim(5, allocated=True) if claim is None else claim
+    for item in (node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 1), device_class(), known):
         engine.observe(item["kind"], "ADDED", item, NOW)
     for item in pods:
         engine.observe("Pod", "ADDED", item, NOW)
@@ -66,6 +67,38 @@ def test_its_claim_is_moved(own: str, others: list[tuple[str, str | None, str]],
         now = max(wake, now + 0.5)
     assert moved is not None
     assert moved_at <= moved < moved_at + 1
+
+
+@pytest.mark.parametrize(
+    ("true", "at", "moved_at"),
+    [
+        (None, 0, 600),
+        (["Attached"], 0, 600),
+        (["Attached", "Powered"], 300, 310),
+        (["Attached", "Failed"], 300, 300),
+    ],
+    ids=["nothing is said of it yet", "one of two conditions", "both, at 300 s", "it failed at 300 s"],
+)
+def test_a_device_that_must_be_made_ready_is_given_the_time_that_kube_scheduler_gives_it(
+    true: list[str] | None, at: int, moved_at: int
+) -> None:
+    """What kube-scheduler said of the pod is from before: it was bound to nothing when its devices failed or its gate went early."""
+    claim = stored_claim(5, allocated=True)
+    (device,) = claim["status"]["allocation"]["devices"]["results"]
+    device |= {"bindingConditions": ["Attached", "Powered"], "bindingFailureConditions": ["Failed"]}
+    claim["status"]["allocation"]["allocationTimestamp"] = format_time(NOW)
+    engine = running([ungated_pod(4, FAILED, at=NOW)], claim)
+    since = [{"type": name, "status": "True", "lastTransitionTime": format_time(NOW + at)} for name in true or ()]
+    told = {**claim, "metadata": {**claim["metadata"], "resourceVersion": "6"}, "status": {**claim["status"]}}
+    told["status"]["devices"] = [{name: device[name] for name in ("driver", "pool", "device")} | {"conditions": since}]
+    moved = None
+    for now in range(0, 640, 5):
+        if now == at and true:
+            engine.observe("ResourceClaim", "MODIFIED", told, NOW + now)
+        if moved is None and any(isinstance(each, WriteClaimStatus) for each in engine.decide(NOW + now)):
+            moved = now
+    assert moved is not None
+    assert moved_at <= moved <= moved_at + 5
 
 
 @pytest.mark.parametrize("behind", [0, 3600])

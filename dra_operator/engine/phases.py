@@ -103,7 +103,10 @@ def _not_a_unit(seen: SeenClaim, state: State) -> tuple[str, str]:
             return "PodGated", f"pod {pod.key} is held by another scheduling gate ({others})"
         if found.standing is Standing.INCOMPLETE:
             return "PodIncomplete", f"pod {pod.key}: {found.missing}"
-    return "NotInUse", "no pod refers to it; a claim that a pod has used is allocated again when the next pod comes"
+    return (
+        "NotInUse",
+        "no pod that waits or runs refers to it; a claim that a pod has used is allocated again when the next pod comes",
+    )
 
 
 def devices_of(allocation: Allocation) -> tuple[tuple[str, DeviceId], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
@@ -73,13 +73,13 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Breach:
     """A budget that does not allow what is asked for. `number`: of a reservation, in their order. `short`: by how much a quota is too
-    small, or a reservation too large, for it."""
+    small (of which amounts), or a reservation too large, for it."""
 
     budget: Budget
     scope: Scope
     message: str
     number: int | None = None
-    short: int = 0
+    short: Amounts = field(default_factory=dict)
 
     @property
     def reason(self) -> str:
@@ -143,11 +143,11 @@ class Judge:
 
     def _excess(self, ask: Ask, budget: Budget, asked: Amounts) -> list[Breach]:
         left = self.left(ask, budget)
-        name = next((name for name, amount in asked.items() if amount and amount > left[name]), None)
-        if name is None:
+        short = {name: amount - left[name] for name, amount in asked.items() if amount and amount > left[name]}
+        if not short:
             return []
-        text = self._over(ask, budget, name, asked[name])
-        return [Breach(budget, ask.scope(budget), text, short=asked[name] - left[name])]
+        name = next(iter(short))
+        return [Breach(budget, ask.scope(budget), self._over(ask, budget, name, asked[name]), short=short)]
 
     def _over(self, ask: Ask, budget: Budget, name: str, asked: int) -> str:
         scope = ask.scope(budget)
@@ -254,7 +254,7 @@ class Judge:
             if not ask.concerns_all(members) and kept_after[number] and lost > 0:
                 text = _reserved(budget, kept[number], reach(before, 1 << number), lost)
                 short = kept_after[number] - reach(after, 1 << number)
-                breaches.append(Breach(budget, budget.scope(""), text, number, short))
+                breaches.append(Breach(budget, budget.scope(""), text, number, {DEVICES: short}))
         return breaches
 
     def keep(self, ask: Ask, number: int) -> frozenset[DeviceId]:

@@ -19,12 +19,11 @@ from dra_operator.engine.pods import ends_at, has_not_started, tied_to_node, unp
 from dra_operator.engine.queueing import rank_of
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
-from dra_operator.engine.waivers import joint_waivers, pod_waiver
+from dra_operator.engine.waivers import joint_waivers, loosened, pod_waiver
 from dra_operator.explain.explanation import Edit, counted, listed
 from dra_operator.explain.situation import Ahead, Gang, Holding, Kept, Permits, Situation, Waiver
 from dra_operator.explain.summary import Blocker
 from dra_operator.inventory import DeviceId
-from dra_operator.queue.budgets import DEVICES
 from dra_operator.queue.nodefit import Misfit
 from dra_operator.queue.units import Unit, order
 
@@ -210,14 +209,7 @@ class Situations:
         def relaxed(claims: Sequence[ResourceClaim], allocations: Sequence[Allocation]) -> Waiver | None:
             pairs = list(zip(todo, allocations, strict=False))
             breach = self._budgeting.obstacle(unit, pairs, now) if len(pairs) == len(claims) else None
-            if breach is None or breach.budget.in_capacity or breach.short <= 0:
-                return None
-            key, limit = breach.budget.key, breach.budget.limits[DEVICES]
-            more = breach.number is None
-            value = limit + breach.short if more else limit - breach.short
-            verb, some = ("raise", "devices") if more else ("lower", "device" if value == 1 else "devices")
-            edit = Edit(f"AllocationPolicy {key.policy}", f"spec.{key}.devices", value)
-            return Waiver(f"{verb} {key} of policy {key.policy} to {value} {some}", edit)
+            return None if breach is None else loosened(breach)
 
         return relaxed
 

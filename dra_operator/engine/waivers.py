@@ -1,4 +1,5 @@
-"""Constraints across claims that could be given up, in words and as edits of the pod's annotation or of the ClaimGroup."""
+"""Rules beyond the claims that could be given up or loosened, in words and as edits: constraints across claims (of the pod's annotation
+or of the ClaimGroup), quotas and reservations."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from dra_operator.api.core import Pod
 from dra_operator.api.group import CONSTRAINTS_ANNOTATION, CrossConstraint
 from dra_operator.engine.constraining import attributes
 from dra_operator.engine.gangproblems import Party, Terms
+from dra_operator.engine.judging import Breach
 from dra_operator.explain.explanation import Edit
 from dra_operator.explain.situation import Waiver
+from dra_operator.queue.budgets import DEVICES, describe
 
 
 def pod_waiver(pod: Pod, items: Sequence[CrossConstraint], number: int) -> Waiver:
@@ -45,6 +48,22 @@ def joint_waivers(terms: Terms, parties: list[Party], joint: JointProblem) -> li
                 f"drop {_described(item)} from ClaimGroup {key}", Edit(f"ClaimGroup {key}", "spec.constraints", rest)
             )
     return found
+
+
+def loosened(breach: Breach) -> Waiver | None:
+    """The quota or reservation as it would have to be."""
+    budget, key, more = breach.budget, breach.budget.key, breach.number is None
+    if min(breach.short.values(), default=0) <= 0:
+        return None
+    limits = {name: limit + breach.short.get(name, 0) * (1 if more else -1) for name, limit in budget.limits.items()}
+    verb, where = "raise" if more else "lower", f"AllocationPolicy {key.policy}"
+    if DEVICES in limits:
+        value = limits[DEVICES]
+        text = f"{verb} {key} of policy {key.policy} to {value} {'device' if value == 1 else 'devices'}"
+        return Waiver(text, Edit(where, f"spec.{key}.devices", value))
+    amounts = {name: describe(name, limit, budget) for name, limit in limits.items()}
+    told = " and ".join(f"{amounts[name]} of {name}" for name in breach.short)
+    return Waiver(f"{verb} {key} of policy {key.policy} to {told}", Edit(where, f"spec.{key}.capacity", amounts))
 
 
 def _same(joint: JointProblem, at: int, item: CrossConstraint, terms: Terms) -> bool:

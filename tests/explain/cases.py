@@ -196,6 +196,14 @@ def quota_used_up() -> tuple[Stage, str]:
 
 
 @case
+def quota_in_capacity_used_up() -> tuple[Stage, str]:
+    limited = policy(quota=[{"deviceClassName": "gpu", "capacity": {"memory": "60Gi"}}])
+    stage = settled(node("n1"), big_gpus("n1", 4), device_class(), limited, claim("a"), pod("a", "a"))
+    stage.apply(claim("c"), pod("p", "c"))
+    return stage.run(20), "pod/p"
+
+
+@case
 def quota_used_up_and_others_before() -> tuple[Stage, str]:
     limited = policy(quota=[{"deviceClassName": "gpu", "devices": 2}])
     stage = settled(node("n1"), gpus("n1", 4), device_class(), limited, claim("a", 2), pod("a", "a"))

@@ -26,6 +26,10 @@ class Unreachable(Exception):
     """No answer came. A write may have happened all the same."""
 
 
+class NotConnected(Unreachable):
+    """Not even a connection came about: nothing was sent."""
+
+
 class Withdrawn(Exception):
     """The request was not to be sent any more when its turn came. The API server has not acted on it."""
 
@@ -135,7 +139,7 @@ class Client:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if body is not None and body.withdrawn:
                     raise Withdrawn from None
-                raise Unreachable(f"{request.method} {request.path}: {error or type(error).__name__}") from error
+                raise _unreachable(f"{request.method} {request.path}", error) from error
             finally:
                 self._observer(request, status, asyncio.get_running_loop().time() - began)
 
@@ -168,12 +172,13 @@ class Client:
                     if status == 401 and not renew:
                         continue
                     if status != 200:
-                        raise WatchRefused(Response(status, _json(await answer.read(), status)))
+                        response = Response(status, _json(await answer.read(), status))
+                        raise WatchRefused(response, _retry_after(answer.headers))
                     async for events in _events(answer.content):
                         yield events
                     return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"WATCH {path}: {error or type(error).__name__}") from error
+            raise _unreachable(f"WATCH {path}", error) from error
         finally:
             self._observer(request, status, asyncio.get_running_loop().time() - began)
 
@@ -194,11 +199,17 @@ class _Guarded(aiohttp.BytesPayload):
 
 
 class WatchRefused(Exception):
-    """The server answered a watch with an error status."""
+    """The server answered a watch with an error status. `retry_after`: seconds that it asks for, where it does."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, retry_after: float | None) -> None:
         super().__init__(f"HTTP {response.status}: {response.message}")
         self.response = response
+        self.retry_after = retry_after
+
+
+def _unreachable(what: str, error: Exception) -> Unreachable:
+    not_connected = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    return (NotConnected if not_connected else Unreachable)(f"{what}: {error or type(error).__name__}")
 
 
 async def _events(content: aiohttp.StreamReader) -> AsyncIterator[list[dict[str, Any]]]:

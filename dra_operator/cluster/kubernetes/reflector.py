@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from dra_operator.cluster.kubernetes.client import Client, Unreachable, WatchRefused
+from dra_operator.cluster.kubernetes.client import THROTTLED, Client, NotConnected, Unreachable, WatchRefused
 from dra_operator.cluster.kubernetes.lean import lean
 from dra_operator.cluster.kubernetes.listing import ListFailed, Sink, key_of, read_all
 from dra_operator.cluster.kubernetes.settings import WatchSettings
@@ -21,7 +21,8 @@ from dra_operator.cluster.rest import Resource
 
 log = structlog.get_logger(__name__)
 
-#: Errors in a row, without one event between them, after which resuming is given up for a new list.
+#: Errors in a row of a server that is there and not too busy, without one event between them, after which resuming is given up for a new
+#: list.
 RESUMES = 3
 
 
@@ -124,10 +125,12 @@ class Reflector:
     async def _follow(self) -> None:
         """Watch, and watch again from the last revision seen, until that is gone. Raises Gone."""
         loop = asyncio.get_running_loop()
+        failed = 0
         while True:
             began, before = loop.time(), self._revision
             try:
                 await self._stream()
+                failed = 0
                 if loop.time() - began < 1.0 and self._revision == before:
                     # A fresh API server ends its first watches at once; do not turn that into a hot loop.
                     await self._back_off("watch", "ended at once", quietly=True)
@@ -137,11 +140,17 @@ class Reflector:
                 if error.response.status == 410:
                     raise Gone from None
                 self._restarted(self.resource, "Refused")
-                await self._back_off("watch", error)
+                # A busy server is not relieved by a list.
+                failed += error.response.status not in THROTTLED
+                await self._back_off("watch", error, at_least=error.retry_after or 0.0)
             except Unreachable as error:
                 self._restarted(self.resource, "Error")
+                # Of our revision a server that is away says nothing, and a list by everybody is the last it needs when it is back.
+                failed += not isinstance(error, NotConnected)
                 await self._back_off("watch", error)
-            if self._failures >= RESUMES and self._revision == before:
+            if self._revision != before:
+                failed = 0
+            if failed >= RESUMES:
                 raise Gone
 
     async def _stream(self) -> None:
@@ -176,8 +185,11 @@ class Reflector:
         self._revision = revision
         self._failures = 0
 
-    async def _back_off(self, doing: str, reason: object, *, quietly: bool = False) -> None:
+    async def _back_off(self, doing: str, reason: object, *, at_least: float = 0.0, quietly: bool = False) -> None:
+        """`at_least`: seconds that the server asks for, up to our own longest pause."""
         pause = min(self._settings.pause * 2**self._failures, self._settings.longest_pause) * random.uniform(0.8, 1.2)
+        if at_least:
+            pause = max(pause, min(at_least, self._settings.longest_pause) * random.uniform(1.0, 1.2))
         self._failures = min(self._failures + 1, 16)
         if not quietly:
             kind, why = self.resource.kind, str(reason)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dra_operator.cluster.kubernetes.connection import NoConnection, load, own_namespace
+from dra_operator.cluster.kubernetes.kubeconfig import loaders
 
 KUBECONFIG = """
 apiVersion: v1
@@ -49,6 +50,33 @@ async def test_a_token_file_is_read_again_when_it_is_old(kubeconfig: Path, tmp_p
     assert await connection.authorization() == "Bearer abc"
     connection._clock = lambda: now + 61
     assert await connection.authorization() == "Bearer next"
+
+
+async def test_the_token_of_a_pod_is_read_again_when_kubelet_rotates_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("first")
+    authority.write_text("a certificate")
+    names = loaders.load_incluster_config.__globals__
+    monkeypatch.setitem(names, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setitem(names, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    connection = await load(token_refresh=60)
+    now = connection._clock()
+    connection._clock = lambda: now
+    assert (connection.source, connection.server) == ("service account", "https://10.0.0.1:443")
+    assert await connection.authorization() == "Bearer first"
+    token.unlink()
+    assert await connection.authorization(renew=True) == "Bearer first", "between the old file and the new one"
+    token.write_text("second")
+    assert await connection.authorization() == "Bearer first"
+    connection._clock = lambda: now + 61
+    assert await connection.authorization() == "Bearer second"
+    token.write_text("third")
+    assert await connection.authorization(renew=True) == "Bearer third", "the old one was refused"
 
 
 async def test_a_file_that_is_being_replaced_keeps_the_old_token(kubeconfig: Path, tmp_path: Path) -> None:

@@ -171,6 +171,48 @@ async def test_a_watch_that_keeps_failing_ends_in_a_list(server: FakeApiServer, 
     assert running.restarts == ["Refused", "Refused", "Refused", "Expired"]
 
 
+async def test_a_server_that_is_away_for_long_is_followed_from_where_the_watch_was(
+    server: FakeApiServer, running: Running
+) -> None:
+    """Or all watches of all replicas would list at once when it is back."""
+    await server.stop()
+    await until(lambda: running.restarts.count("Error") >= 10)
+    server.put(NODES, "d")
+    await server.start()
+    await until(lambda: "d" in running.sink.names)
+    assert len(running.sink.lists) == 1
+    assert set(running.restarts) == {"Error"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_throttled_watch_does_not_become_a_list(server: FakeApiServer, running: Running, status: int) -> None:
+    server.fail("GET", NODES.path(), status, times=5, headers={"Retry-After": "3"})
+    server.end_watches()
+    await until(lambda: len(running.restarts) == 5 and server.watching(NODES) == 1)
+    assert len(running.sink.lists) == 1
+
+
+async def test_a_throttled_watch_waits_for_as_long_as_the_server_asks(server: FakeApiServer, client: Client) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    reflector = Reflector(client, NODES, Recorder(), WatchSettings(), sleep=sleep)
+    task = asyncio.create_task(reflector.run())
+    await until(lambda: server.watching(NODES) == 1)
+    server.fail("GET", NODES.path(), 429, headers={"Retry-After": "3"})
+    server.fail("GET", NODES.path(), 429, headers={"Retry-After": "3600"})
+    server.end_watches()
+    await until(lambda: len(pauses) >= 2 and server.watching(NODES) == 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    throttled = [pause for pause in pauses if pause >= 3]
+    assert len(throttled) == 2
+    assert 3 <= throttled[0] <= 3.6
+    assert 10 <= throttled[1] <= 12
+
+
 async def test_watches_that_end_at_once_do_not_become_a_hot_loop(server: FakeApiServer, running: Running) -> None:
     server.end_watches_at_once = True
     server.end_watches()

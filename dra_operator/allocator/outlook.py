@@ -20,6 +20,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from dra_operator.allocator.contention import Contention, Share, Stake
 from dra_operator.allocator.counting import Shape, Stock
 from dra_operator.allocator.demand import TYPICAL_COUNTS, Expectation, Expectations, Part, Supply, shape_of
 from dra_operator.allocator.plan import Way
@@ -50,6 +51,7 @@ _SCALE = 1000.0
 
 #: CPU in thousandths and memory in bytes, of one claim or device.
 Beside = tuple[float, float]
+_NOTHING: Beside = (0.0, 0.0)
 
 
 class Wanted(NamedTuple):
@@ -92,8 +94,8 @@ class Outlook:
         self._averages: dict[Known, Beside] = {}
         #: What a device counts by what is taken beside it on the average, and that.
         self._per_device: dict[Known, tuple[float, float, float]] = {}
-        for item in expected:
-            self._supply_of(item.known, item.way, item.way.count, item.beside)
+        self._contention = Contention([self._stake(item) for item in expected], self._prior)
+        self._measured = self._measure_expected()
 
     def current(self) -> bool:
         """Is it still good enough? Looks at the supply now and then."""
@@ -101,11 +103,8 @@ class Outlook:
             return True
         self._take_sample()
         low, high = _CHANGED
-        for known, way, _, beside in self._expected:
-            before = self._supply_of(known, way, way.count, beside)
-            if not low * before <= self._measure(known, way, way.count, beside) <= high * before:
-                return False
-        return True
+        now = self._measure_expected()
+        return all(low * before <= after <= high * before for before, after in zip(self._measured, now, strict=True))
 
     def worth(self, known: Known, supply: Supply, room: Room) -> Worth:
         """What free devices are worth to what is expected, where this is left beside them."""
@@ -229,16 +228,28 @@ class Outlook:
         key = (known, way.index, count, beside)
         supply = self._supply.get(key)
         if supply is None:
-            supply = self._supply[key] = self._measure(known, way, count, beside)
+            supply = self._supply[key] = sum(
+                devices * self._contention.ease(view, _positions(known, way, view))
+                for view, devices in self._measure(known, way, count, beside).items()
+            )
         return supply
 
-    def _measure(self, known: Known, way: Way, count: int, beside: Beside) -> float:
-        """How many devices such claims could get in the whole cluster, each kind of claim by itself."""
-        total = 0.0
-        for (claims, size), (_, room, nodes) in zip(self._claims(known, way, count), self._sample, strict=True):
+    def _measure_expected(self) -> list[float]:
+        return [sum(self._measure(known, way, way.count, beside).values()) for known, way, _, beside in self._expected]
+
+    def _measure(self, known: Known, way: Way, count: int, beside: Beside) -> dict[View, float]:
+        """How many devices such claims could get on all nodes of each view, each kind of claim by itself."""
+        found: dict[View, float] = {}
+        for (claims, size), (state, room, nodes) in zip(self._claims(known, way, count), self._sample, strict=True):
             if claims:
-                total += min(claims, _served(room, beside)) * size * nodes
-        return total * self._factor
+                devices = min(claims, _served(room, beside)) * size * nodes * self._factor
+                found[state.view] = found.get(state.view, 0.0) + devices
+        return found
+
+    def _stake(self, item: Wanted) -> Stake:
+        known, way, weight, _ = item
+        by_view = self._measure(known, way, way.count, _NOTHING)
+        return Stake(weight, {view: Share(_positions(known, way, view), devices) for view, devices in by_view.items()})
 
     def _claims(self, known: Known, way: Way, count: int) -> list[tuple[int, float]]:
         """By state of the sample, how many claims get their devices, and how many devices each takes."""
@@ -288,6 +299,12 @@ class Outlook:
 
 def _ways(known: Known) -> list[Way]:
     return [item.ways[0] for item in known.plan.requirements if not item.ways[0].all]
+
+
+def _positions(known: Known, way: Way, view: View) -> int:
+    """Which of the view's devices such claims can get, as a mask."""
+    table = known.table(view, False)
+    return positions(table, table.columns[way.index].usable)
 
 
 def _classes(known: Known) -> frozenset[str]:

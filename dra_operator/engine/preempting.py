@@ -25,8 +25,9 @@ from dra_operator.preemption.holds import Hold
 from dra_operator.preemption.victims import NoVictims
 from dra_operator.queue.units import Unit, UnitKey, order
 
-#: Units that may look for victims in one pass, and seconds until one looks again: on a full cluster a look costs.
+#: Units that may look for victims in one pass, seconds until others may, and until one looks again: on a full cluster a look costs.
 _LOOKS = 4
+_SOON = 0.05
 _AGAIN = 1.0
 #: Of how many more units than wait the last look is remembered, before those that wait no longer are sorted out.
 _SPARE = 16
@@ -62,6 +63,9 @@ class Preempting:
         self._runs: dict[UnitKey, Run] = {}
         self._again: dict[UnitKey, tuple[float, tuple[int, ...]]] = {}
         self._looks = 0
+        #: Who has looked since all those began to who wanted to, and whether somebody could not since all were asked last.
+        self._looked: set[UnitKey] = set()
+        self._passed_over = False
         self.recheck: float | None = None
 
     # -- choosing
@@ -69,6 +73,13 @@ class Preempting:
     def begin_pass(self) -> None:
         self._looks = 0
         self.recheck = None
+
+    def begin_round(self) -> None:
+        """All that contend are asked anew. Until none is passed over nobody looks a second time: so everybody comes to it, however much
+        changes meanwhile."""
+        if not self._passed_over:
+            self._looked.clear()
+        self._passed_over = False
 
     def consider(self, unit: Unit, pod: Pod | None, now: float) -> bool:
         """Look for victims for a blocked unit; returns whether a preemption is under way for it."""
@@ -80,12 +91,15 @@ class Preempting:
         at, moment = self._again.get(unit.key, (0.0, ()))
         if moment == self._moment():
             return False
-        if now < at or self._looks >= _LOOKS:
-            self._look_at(max(at, now + 0.05))
+        waits = now < at or unit.key in self._looked
+        if waits or self._looks >= _LOOKS:
+            self._passed_over = self._passed_over or not waits
+            self._look_at(max(at, now + _SOON))
             return False
         if self._shares(unit):
             return True
         self._looks += 1
+        self._looked.add(unit.key)
         self._holding.settle(now)
         found = self._choosing.choose(unit, pod, now)
         # As long as writes on holders are under way the answer may change without an event.
@@ -108,6 +122,10 @@ class Preempting:
         needed = {key for key in unit.claims if (seen := claims.get(key)) is not None and not seen.allocated}
         others = (units.get(key) for key in self._runs)
         return any(other is not None and not needed.isdisjoint(other.claims) for other in others)
+
+    def look_soon(self, now: float) -> None:
+        """There are more that contend than a pass looks at."""
+        self._look_at(now + _SOON)
 
     def _look_at(self, at: float) -> None:
         self.recheck = at if self.recheck is None else min(at, self.recheck)

@@ -15,6 +15,7 @@ from dra_operator.engine.line import Line
 from dra_operator.engine.lots import Lot
 from dra_operator.engine.placing import Placer
 from dra_operator.engine.preempting import Preempting
+from dra_operator.engine.rows import Place
 from dra_operator.engine.state import State, claim_reference, pods_of
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import Hold, covered, soonest_node
@@ -22,6 +23,10 @@ from dra_operator.queue.units import Unit, UnitKey, order
 
 #: A unit blocked for one of these neither holds nor is starved of devices.
 NOT_STARVING = frozenset({"WriteRefused", "QuotaExceeded", "SearchBudgetExceeded", "GroupTimeout"})
+#: Units looked at in one pass.
+AT_A_TIME = 100
+#: Of how many more units than wait it is remembered that they could wait nowhere, before those that wait no longer are sorted out.
+_SPARE = 16
 
 
 class Starvation:
@@ -31,12 +36,16 @@ class Starvation:
         self._state, self._placer, self._budgeting = state, placer, budgeting
         self._line, self._preempting = line, preempting
         self._nowhere: dict[UnitKey, tuple[object, ...]] = {}
+        #: Who is still to be looked at before all begin anew, and what those that were looked at before them want.
+        self._turns: list[tuple[Place, Lot]] = []
+        self._front: list[Candidates] = []
         self._gang_holds = GangHolds(state, placer.gangs)
 
     def refresh(self, now: float) -> None:
         """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
         state = self._state
-        self._nowhere = {key: moment for key, moment in self._nowhere.items() if key in state.waiting}
+        if len(self._nowhere) > 2 * len(state.waiting) + _SPARE:
+            self._nowhere = {key: moment for key, moment in self._nowhere.items() if key in state.waiting}
         self._restore()
         for hold in sorted(state.holds, key=lambda hold: hold.rank):
             unit = state.waiting.get(hold.unit)
@@ -84,18 +93,30 @@ class Starvation:
         return not (unit.impossible or unit.reason in NOT_STARVING or unit.not_before > now)
 
     def _contend(self, now: float) -> None:
-        """Look for victims, and hold, best first; of many that are alike until one speaks for the rest."""
-        front: list[Candidates] = []
-        turns = [(places[0], 0, places, lot) for lot in self._line.contending.values() if (places := lot.contenders)]
-        heapify(turns)
-        while turns:
-            place, index, places, lot = heappop(turns)
-            unit = self._state.waiting.get(place[-1])
-            more = unit is None or self._look(unit, lot, front, now)
-            if more and index + 1 < len(places):
-                heappush(turns, (places[index + 1], index + 1, places, lot))
+        """Look for victims, and hold, best first; of many that are alike until one speaks for the rest.
 
-    def _look(self, unit: Unit, lot: Lot, front: list[Candidates], now: float) -> bool:
+        Where more contend than one pass can look at, the next pass goes on where this one ended, and the one after the last begins
+        anew: so everybody is looked at however much changes meanwhile.
+        """
+        if not self._turns:
+            self._front = []
+            self._turns = [(places[0], lot) for lot in self._line.contending.values() if (places := lot.contenders)]
+            heapify(self._turns)
+            self._preempting.begin_round()
+        for _ in range(AT_A_TIME):
+            if not self._turns:
+                return
+            place, lot = heappop(self._turns)
+            unit = self._state.waiting.get(place[-1])
+            more = unit is None or self._line.lot(unit.key) is not lot or self._look(unit, lot, now)
+            places = lot.contenders
+            at = places.behind(place)
+            if more and at < len(places):
+                heappush(self._turns, (places[at], lot))
+        if self._turns:
+            self._preempting.look_soon(now)
+
+    def _look(self, unit: Unit, lot: Lot, now: float) -> bool:
         """For one unit; returns whether another of its lot is worth a look: of many, not if it would be told the same."""
         state = self._state
         if not self._competes(unit, now):
@@ -106,7 +127,7 @@ class Starvation:
             return True
         lot.preemption_note = unit.preemption_note
         if unit.starved_since is not None and state.terms(unit)[1].starvation.hold:
-            self._hold(unit, front, now)
+            self._hold(unit, now)
         return not lot.many
 
     def _restore(self) -> None:
@@ -147,15 +168,15 @@ class Starvation:
                 note = f"has waited for {waited:.0f} s: {unit.message or unit.reason}"
                 self._state.event(claim_reference(seen), "Warning", "Starved", "Allocate", note)
 
-    def _hold(self, unit: Unit, front: list[Candidates], now: float) -> None:
+    def _hold(self, unit: Unit, now: float) -> None:
         """The first starved unit among those that share candidate devices holds; a hold once made stays where it is."""
         state = self._state
         found = self._placer.candidates(unit)
         if found is None:
             return
-        first = not any(found.overlaps(other) for other in front)
-        if not any(found is other for other in front):
-            front.append(found)
+        first = not any(found.overlaps(other) for other in self._front)
+        if not any(found is other for other in self._front):
+            self._front.append(found)
         if state.holds.get(unit.key) is not None:
             return
         if not first or self._budgeting.hopeless(unit):

@@ -75,7 +75,8 @@ class Details:
         key = self._signature(unit, names, now)
         known = self._known.get(key)
         settings = self._state.settings
-        if known is not None and (known.moment == self._state.moment or now < known.at + settings.explanation_age):
+        moment = (*self._state.moment, self._state.usage.taken_total)
+        if known is not None and (known.moment == moment or now < known.at + settings.explanation_age):
             return known
         spacing = settings.explanation_spacing if quiet else settings.explanation_spacing_busy
         burst = spacing * (settings.explanation_burst - 1) if quiet else 0.0
@@ -94,7 +95,7 @@ class Details:
             drafts = max(_DRAFTS, BRIEF.drafts // len(situation.gang.members))
             whole = explanation_dict(explain(situation, replace(BRIEF, drafts=drafts)), REPORT)
             told = (whole,) * len(names)
-        known = self._known[key] = _Known(self._state.moment, now, told)
+        known = self._known[key] = _Known(moment, now, told)
         return known
 
     def _signature(self, unit: Unit, names: list[Key], now: float) -> Hashable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dra_operator.allocator import (
     Bar,
@@ -35,6 +35,20 @@ from dra_operator.queue.units import Unit
 _SHARERS = 16
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What kept a unit at a `moment`; `taken`: how often devices had been taken until then."""
+
+    moment: tuple[int, ...]
+    blocked: Blocked
+    names: list[str]
+    taken: int
+
+    def up_to_date(self, taken: int) -> bool:
+        """What is impossible is so whoever has the devices."""
+        return self.blocked.impossible or self.taken >= taken
+
+
 class Placer:
     """Solves units against the state, and remembers failures until something changes that could mend them."""
 
@@ -42,8 +56,14 @@ class Placer:
         self._state = state
         self.problems = Problems(state)
         self.gangs = GangPlacer(state, self.problems)
-        self._failures: dict[Hashable, tuple[tuple[int, ...], Blocked, list[str]]] = {}
+        self._failures: dict[Hashable, _Failure] = {}
+        self._counted_from = 0
         self._impossible: dict[Hashable, tuple[int, bool]] = {}
+
+    def count_anew(self) -> None:
+        """While nothing comes free, what does not fit still does not; what is taken meanwhile changes the numbers told of it. They are
+        right again from now on."""
+        self._counted_from = self._state.usage.taken_total
 
     def place(
         self,
@@ -78,8 +98,8 @@ class Placer:
         failure = (signature, forbidden, barred)
         if signature is not None:
             known = self._failures.get(failure)
-            if known is not None and known[0] == state.moment:
-                return _renamed(known[1], known[2], [claim.claim.meta.name for claim in todo])
+            if known is not None and known.moment == state.moment and known.up_to_date(self._counted_from):
+                return _renamed(known.blocked, known.names, [claim.claim.meta.name for claim in todo])
         sharers = self._sharers(pod, todo)
         if sharers:
             together = self._solve(
@@ -94,7 +114,8 @@ class Placer:
         if signature is not None:
             if len(self._failures) > 10_000:
                 self._failures.clear()
-            self._failures[failure] = (state.moment, blocked, [claim.claim.meta.name for claim in todo])
+            names = [claim.claim.meta.name for claim in todo]
+            self._failures[failure] = _Failure(state.moment, blocked, names, state.usage.taken_total)
         return blocked
 
     def signature(self, unit: Unit, pod: Pod | None, now: float) -> Hashable | None:

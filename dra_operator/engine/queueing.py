@@ -77,16 +77,20 @@ class Queue:
         return decisions
 
     def _next_round(self, now: float) -> set[UnitKey]:
-        """Units whose reports are looked at in their turn; of many that are alike they may have been passed over."""
+        """Units whose reports are looked at in their turn. Of many that are alike they may have been passed over; and nobody is tried for
+        devices that were taken, although it is told how many."""
         found: set[UnitKey] = set()
         for unit in self._rounds.next_units(now):
             self._state.mark_reports(unit)
             lot = self.line.lot(unit.key)
-            if lot is not None and lot.many:
+            taken = unit.tried_at != self._state.usage.taken_total and not unit.impossible
+            if lot is not None and (lot.many or taken):
                 found.add(unit.key)
                 self._state.retry(unit)
-                if not unit.victims:
+                if lot.many and not unit.victims:
                     unit.preemption_note = lot.preemption_note
+        if found:
+            self._placer.count_anew()
         return found
 
     # -- one unit
@@ -97,6 +101,7 @@ class Queue:
             return []  # a unit before it in this pass shares a claim with it; the watch will bring it back
         pod = self._pod(unit)
         unit.attempts += counts
+        unit.tried_at = state.usage.taken_total
         forbidden = state.holds.against(unit.key, rank_of(unit), unit.priority, ends_at(pod, now))
         outcome = self._place(unit, pod, forbidden, now)
         if isinstance(outcome, Blocked):

@@ -19,7 +19,7 @@ class Rounds:
 
     def __init__(self, state: State, line: Line) -> None:
         self._state, self._line = state, line
-        self._seen = -1
+        self._seen = (-1, -1)
         self._outdated = False
         self._began = float("-inf")
         self._at: int | None = None
@@ -31,8 +31,9 @@ class Rounds:
 
     def next_units(self, now: float) -> list[Unit]:
         """Those whose turn it is: their reports are to be worked out. Notes their positions."""
-        if self._seen != self._state.queue_changes:
-            self._seen, self._outdated = self._state.queue_changes, True
+        seen = self._state.queue_changes, self._state.usage.taken_total
+        if self._seen != seen:
+            self._seen, self._outdated = seen, True
         if self._at is None:
             if not self._outdated or now < self._began + self._state.settings.report_lazy:
                 return []

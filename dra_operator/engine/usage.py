@@ -16,13 +16,14 @@ from dra_operator.queue.fairness import Holdings
 
 
 class Usage:
-    """`freed_total` counts devices that came free, ever. `touched`: claims (by UID) whose use may have changed, for whoever keeps
-    account of them to look at and to clear; a claim seen again may have other labels."""
+    """`freed_total` counts devices that came free, ever, and `taken_total` how often some were taken. `touched`: claims (by UID) whose
+    use may have changed, for whoever keeps account of them to look at and to clear; a claim seen again may have other labels."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self.holdings = Holdings()
         self.freed_total = 0
+        self.taken_total = 0
         self.touched: dict[str, frozenset[DeviceId]] = {}
         self._freed: dict[Kind, None] = {}
         self._all_freed = False
@@ -43,11 +44,13 @@ class Usage:
         """The claim takes these devices, instead of what it took before."""
         self.touch(uid)
         taken = {tuple(device) for device in self._devices(uid)}
-        now = {(result.driver, result.pool, result.device) for result in allocation.results}
+        now = {(item.driver, item.pool, item.device) for item in allocation.results if not item.admin_access}
         if taken - now:
             self._note_freed(device for device in self._devices(uid) if tuple(device) not in now)
         self._inventory.use(uid, allocation)
         self._oversee(uid, allocation)
+        if now - taken:
+            self.taken_total += 1
         if taken != now:
             self.holdings.hold(uid, key.namespace, by_class(spec, allocation))
 

@@ -27,7 +27,8 @@ class Unit:
     report was last to say so; `not_before` is the end of its backoff; `lacks_node`: its
     pod did not fit some node, so room there may help it; `short_of`: budgets that keep it back, so freeing there may help it, and
     nothing else where `only_short`; `terms_of`: what its policy was last found to be, and for which claim and rules; `told_unsuitable`:
-    the nodes of which an Event has said that they have its devices and do not take its pod.
+    the nodes of which an Event has said that they have its devices and do not take its pod; `tried_at`: how often devices had been
+    taken when it was tried last.
     """
 
     key: UnitKey
@@ -54,6 +55,7 @@ class Unit:
     preemption_note: str = ""
     terms_of: tuple[object, int, tuple[str, AllocationPolicySpec]] | None = None
     told_unsuitable: tuple[str, ...] | None = None
+    tried_at: int = -1
 
     def block(self, reason: str, message: str) -> bool:
         """Note why it waits; returns whether that is news."""

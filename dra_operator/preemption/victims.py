@@ -132,7 +132,8 @@ class _Choice:
         """Lift one rule after another until there would be victims: these rules are why there are none."""
         limit = self.terms.limit
         if not self._outlook(self.terms).any_place:
-            return NoVictims(("no node has the devices it asks for, whoever holds them",))
+            beside = ", beside those that are kept for others" if self.problem.forbidden else ""
+            return NoVictims((f"no node has the devices it asks for, whoever holds them{beside}",))
         # Each of the searches that follow may give more than the one before; where it cannot, it is left out.
         terms = replace(self.terms, max_victims=_NO_LIMIT)
         found = None

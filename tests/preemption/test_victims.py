@@ -258,6 +258,11 @@ REFUSED: dict[str, tuple[Callable[[], World], Problem, list[str], list[str]]] = 
         lambda: World().node("n1", 2).hold("a", "n1/d0", "n1/d1"),
         ask(3), ["no node has the devices it asks for, whoever holds them"], [],
     ),
+    "all that would do is kept for others": (
+        lambda: World().node("n1", 2).hold("a", "n1/d0"),
+        ask(2, forbidden=frozenset([DeviceId(DRIVER, "n1", "d0")])),
+        ["no node has the devices it asks for, whoever holds them, beside those that are kept for others"], [],
+    ),
     "higher priorities in between": (
         lambda: World().node("n1", 2).hold("a", "n1/d0").hold("b", "n1/d1", priority=500),
         ask(2), ["it would not fit even if everything of priority 99 or lower gave way"], [],

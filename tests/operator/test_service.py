@@ -26,7 +26,7 @@ from tests.cluster.kubernetes.apiserver import FakeApiServer, until
 from tests.operator.fakes import FakeEngine
 
 SETTINGS = Settings(
-    client=ClientSettings(request_timeout=2, connect_timeout=1),
+    client=ClientSettings(request_timeout=60, connect_timeout=60),
     watch=WatchSettings(page=2, pause=0.02, longest_pause=0.05),
     leadership=LeadershipSettings(retry_period=0.1),
     kopf=KopfSettings(restart_pause=0.05, longest_restart_pause=0.1),
@@ -246,6 +246,37 @@ async def test_a_graceful_stop_gives_the_lease_up(server: FakeApiServer, rig: Ri
     assert lease["spec"]["holderIdentity"] == ""
     leftovers = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert not [task for task in leftovers if "kopf" in repr(task) or "dra_operator" in repr(task)]
+
+
+async def write_in_flight(server: FakeApiServer, rig: Rig) -> None:
+    """The API server has an allocation and does not answer."""
+    path = RESOURCE_CLAIMS.path("ns", "a", "status")
+    server.hangs.add(path)
+    claim = server.kinds["resourceclaims"].objects[("ns", "a")]
+    rig.engine.plan.append([WriteClaimStatus(1, Key("ns", "a"), "u", {**claim, "status": {}}, "allocate")])
+    server.put(NODES, "wake")
+    await until(lambda: server.requests[("PUT", path)])
+    assert rig.sample("dra_operator_writes_in_flight") == 1
+
+
+async def test_what_is_in_flight_when_the_lease_is_lost_is_given_up(server: FakeApiServer, rig: Rig) -> None:
+    await write_in_flight(server, rig)
+    theirs = {"holderIdentity": "another", "renewTime": "now", "leaseDurationSeconds": 3600}
+    server.put(LEASES, "dra-operator", "dra-operator", spec=theirs)
+    await until(lambda: rig.sample("dra_operator_writes_in_flight") == 0)
+    await until(lambda: len(rig.engines) > 1 and rig.alive("ResourceClaim") == {"a", "b", "c"})
+    assert rig.sample("dra_operator_leader") == 0
+    assert rig.engine.decided_at == []
+
+
+async def test_a_stop_waits_for_what_is_in_flight_but_not_for_ever(server: FakeApiServer) -> None:
+    rig = Rig(server, replace(SETTINGS, loop=replace(SETTINGS.loop, stop_grace=0.1)))
+    await rig.leading()
+    await write_in_flight(server, rig)
+    rig.service.stop()
+    await asyncio.wait_for(rig.task, 60)
+    lease = server.kinds["leases"].objects[("dra-operator", "dra-operator")]
+    assert lease["spec"]["holderIdentity"] == ""
 
 
 async def test_a_follower_is_ready_and_takes_over_when_the_leader_stops(server: FakeApiServer, rig: Rig) -> None:

@@ -22,7 +22,7 @@ from dra_operator.cluster.memory.refusals import Refused
 from dra_operator.cluster.memory.registrar import Registrar
 from dra_operator.cluster.memory.routes import Route, field_selector, label_selector, route
 from dra_operator.cluster.memory.store import Change, Store
-from dra_operator.cluster.memory.validation import metadata
+from dra_operator.cluster.memory.validation import claims, metadata
 from dra_operator.cluster.memory.values import Object, clone, without_empties, without_nulls
 from dra_operator.cluster.rest import PODS, Request, Resource, Response
 
@@ -113,7 +113,8 @@ class MemoryServer:
                 item["spec"].setdefault("priority", 0)
             if "status" not in item and (status := rules.initial_status(item)) is not None:
                 item["status"] = status
-            self._refuse(resource, item, metadata.created(item, resource) + rules.check_created(item))
+            causes = metadata.created(item, resource) + rules.check_created(item)
+            self._refuse(resource, item, causes if exempt else causes + self._check_admin(resource, item))
             self.store.put(resource, item, self.clock())
 
     def _ensure_namespace(self, name: str) -> None:
@@ -196,7 +197,8 @@ class MemoryServer:
         self._admit_new(resource, item, found.namespace, user)
         if (status := rules.initial_status(item)) is not None:
             item["status"] = status
-        self._refuse(resource, item, metadata.created(item, resource) + rules.check_created(item))
+        causes = metadata.created(item, resource) + rules.check_created(item)
+        self._refuse(resource, item, causes + self._check_admin(resource, item))
         self.policies.validate(admission.Attempt(resource, "", item, None, user))
         name = item["metadata"]["name"]
         if self.store.get(resource, Key(item["metadata"].get("namespace") or "", name)) is not None:
@@ -297,7 +299,10 @@ class MemoryServer:
         if rules.generation and content(item, rules) != content(old, rules):
             item["metadata"]["generation"] = int(old["metadata"].get("generation") or 1) + 1
         check = rules.check_status if found.subresource else rules.check_updated
-        self._refuse(resource, item, metadata.updated(item, old) + check(item, old))
+        causes = metadata.updated(item, old) + check(item, old)
+        if found.subresource == "status":
+            causes += self._check_admin(resource, item, old)
+        self._refuse(resource, item, causes)
         self.policies.validate(admission.Attempt(resource, found.subresource, item, old, user))
         if item == old:
             return Response(200, clone(old))
@@ -327,6 +332,12 @@ class MemoryServer:
                 raise refusals.unprocessable(found.resource, found.name, [cause])
         elif str(version) != old["metadata"]["resourceVersion"]:
             raise refusals.stale(found.resource, found.name)
+
+    def _check_admin(self, resource: Resource, item: Object, old: Object | None = None) -> list[refusals.Cause]:
+        if resource not in (rest.RESOURCE_CLAIMS, rest.RESOURCE_CLAIM_TEMPLATES):
+            return []
+        namespace = self.store.get(rest.NAMESPACES, Key("", item["metadata"].get("namespace") or ""))
+        return [] if namespace is None else claims.admin_access(item, old, namespace)
 
     def _refuse(self, resource: Resource, item: Object, causes: list[refusals.Cause]) -> None:
         if causes:

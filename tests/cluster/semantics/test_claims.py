@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.semantics.rows import CLAIM, Row
 from tests.cluster.semantics.things import (
+    Step,
     allocate,
     allocation,
     change,
@@ -13,6 +14,7 @@ from tests.cluster.semantics.things import (
     consumer,
     create,
     delete,
+    patch,
     request,
     result,
     status,
@@ -20,6 +22,11 @@ from tests.cluster.semantics.things import (
 )
 from tests.cluster.semantics.worlds import ClusterWorld
 
+ADMINS = Step(
+    lambda place: patch(
+        "Namespace", place.namespace, {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    )(place)
+)
 CLAIM_SPECS = [
     Row(
         "counts and modes get defaults",
@@ -47,6 +54,17 @@ CLAIM_SPECS = [
         "422 Invalid spec.devices.requests[0].exactly.deviceClassName",
     ),
     Row("a request of neither form", create(claim(requests=[{"name": "a"}])), "422 Invalid spec.devices.requests[0]"),
+    Row(
+        "admin access in a namespace that is not labelled for it",
+        create(claim(requests=[request("a"), request("b", adminAccess=True)])),
+        "422 Invalid spec.devices.requests[1].adminAccess",
+    ),
+    Row(
+        "admin access in one that is",
+        create(claim(requests=[request("a", adminAccess=True)])),
+        "201",
+        given=(ADMINS,),
+    ),
     Row(
         "a request of both forms",
         create(claim(requests=[{**request("a"), "firstAvailable": [{"name": "b", "deviceClassName": "c"}]}])),
@@ -98,6 +116,13 @@ CLAIM_SPECS = [
 ]
 
 ALLOCATIONS = [
+    Row(
+        "admin access in a namespace that is not labelled for it",
+        allocate("c", result(adminAccess=True)),
+        "422 Invalid status.allocation.devices.results[0].adminAccess",
+        given=(CLAIM,),
+    ),
+    Row("admin access in one that is", allocate("c", result(adminAccess=True)), "200", given=(ADMINS, CLAIM)),
     Row("an allocation", allocate(), "200", given=(CLAIM,), then=lambda item: bool(item["status"]["allocation"])),
     Row(
         "devices that do not exist, twice the same, too many", allocate("c", result(), result()), "200", given=(CLAIM,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dra_operator.api.claims import ADMIN_ACCESS_LABEL
 from dra_operator.cluster.memory.refusals import (
     Cause,
     duplicate,
@@ -34,6 +35,26 @@ def claim_created(item: Object) -> list[Cause]:
 
 def template_created(item: Object) -> list[Cause]:
     return _spec(dig(item, "spec", "spec") or {}, "spec.spec")
+
+
+def admin_access(item: Object, old: Object | None, namespace: Object) -> list[Cause]:
+    """Admin access (KEP-5018) is asked for, and given, only in namespaces with the label; who was given it keeps it. `old`: where the
+    status is written."""
+    if (namespace["metadata"].get("labels") or {}).get(ADMIN_ACCESS_LABEL) == "true":
+        return []
+    if old is None:
+        spec = dig(item, "spec", "spec") or item.get("spec")
+        asked, at = (
+            [request.get("exactly") or {} for request in dig(spec, "devices", "requests") or ()],
+            "spec.devices.requests",
+        )
+    else:
+        asked, at = dig(item, "status", "allocation", "devices", "results") or [], "status.allocation.devices.results"
+        if any(result.get("adminAccess") for result in dig(old, "status", "allocation", "devices", "results") or ()):
+            return []
+    index = next((number for number, entry in enumerate(asked) if entry.get("adminAccess")), None)
+    why = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
+    return [] if index is None else [forbidden_field(f"{at}[{index}].adminAccess", why)]
 
 
 def spec_unchanged(new: Object, old: Object) -> list[Cause]:

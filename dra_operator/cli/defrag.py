@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def defrag(
     waiting: Annotated[
         str,
-        typer.Argument(metavar="[claim/NAME|pod/NAME]", help="For whom; default: whoever waits, first in order first."),
+        typer.Argument(metavar="claim/NAME|pod/NAME", help="For whom; default: whoever waits, first in order first."),
     ] = "",
     namespace: NamespaceOption = None,
     file: Annotated[
@@ -30,7 +30,7 @@ def defrag(
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    max_moves: Annotated[int, typer.Option(min=0, max=16, help="The most moves to look for.")] = 4,
+    max_moves: Annotated[int, typer.Option(metavar="N", min=0, max=16, help="The most moves to look for.")] = 4,
     apply: Annotated[
         bool, typer.Option("--apply", help="Evict the pods of the plan, one by one, in a cluster. Default: only tell.")
     ] = False,

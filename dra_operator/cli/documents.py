@@ -241,7 +241,8 @@ class _Composer:
         if event.implicit[0] and text in _WORDS and text:
             text = _key_text(_WORDS[text])
         if text in container:
-            raise self._error(event, f"the key {text!r} is given twice")
+            apart = "; objects are kept apart by a line ---" if text in ("apiVersion", "kind") else ""
+            raise self._error(event, f"the key {text!r} is given twice{apart}")
         return text
 
     def _merged(self, event: Any, mapping: dict[str, Any]) -> dict[str, Any]:

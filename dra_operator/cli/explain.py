@@ -11,7 +11,9 @@ from dra_operator.cli.failures import USAGE, CommandFailed
 from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
 from dra_operator.cli.output import OutputFormat
 
-NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", help="Where it is.", show_default="default")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("-n", "--namespace", metavar="NAME", help="Where it is; default: default.")
+]
 _KINDS = {
     "claim": "claim",
     "claims": "claim",

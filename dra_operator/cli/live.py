@@ -42,10 +42,12 @@ SNAPSHOT_KINDS: tuple[Resource, ...] = (
 
 KubeconfigOption = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", help="Default: $KUBECONFIG, the pod's service account, ~/.kube/config."),
+    typer.Option(
+        "--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, the pod's service account, ~/.kube/config."
+    ),
 ]
 ContextOption = Annotated[
-    str | None, typer.Option("--context", help="Context of the kubeconfig; default: its current one.")
+    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; default: its current one.")
 ]
 
 

@@ -39,7 +39,9 @@ def migrate(
     context: ContextOption = None,
     phase: Annotated[
         int | None,
-        typer.Option(min=1, max=3, help="generate, verify: 1 coexistence (the default), 2 gradual, 3 full."),
+        typer.Option(
+            metavar="N", min=1, max=3, help="generate, verify: 1 coexistence (the default), 2 gradual, 3 full."
+        ),
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="generate: what takes the phase back.")] = False,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,

@@ -29,23 +29,27 @@ class Mode(StrEnum):
 def run(
     mode: Annotated[Mode, typer.Option(help="observe writes nothing but reports.")] = Mode.ALLOCATE,
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: $KUBECONFIG, the pod's service account, ~/.kube/config.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Default: $KUBECONFIG, the pod's service account, ~/.kube/config."),
     ] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: its current one.")] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Context of the kubeconfig; default: its current one.")
+    ] = None,
     namespace: Annotated[
-        str | None, typer.Option(help="Where the Lease is; default: the pod's own, else dra-operator.")
+        str | None, typer.Option(metavar="NAME", help="Where the Lease is; default: the pod's own, else dra-operator.")
     ] = None,
     probe_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of /healthz, /readyz and /metrics; 0: any free one.")
+        int,
+        typer.Option(metavar="PORT", min=0, max=65535, help="Port of /healthz, /readyz and /metrics; 0: any free one."),
     ] = 8080,
-    lease_name: Annotated[str, typer.Option(help="Name of the Lease.")] = "dra-operator",
+    lease_name: Annotated[str, typer.Option(metavar="NAME", help="Name of the Lease.")] = "dra-operator",
     leader_election: Annotated[
         bool, typer.Option("--leader-election/--no-leader-election", help="Off only where nobody else runs.")
     ] = True,
     bridge: Annotated[
         bool, typer.Option("--bridge", help="Publish slices for labelled nodes that have a device plugin only.")
     ] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Run the operator until SIGTERM or SIGINT. Logs go to stderr.
 

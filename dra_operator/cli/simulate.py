@@ -54,7 +54,7 @@ def simulate(
         Path | None, typer.Option(metavar="FILE", help="Write a page that shows the run: devices, queue, utilization.")
     ] = None,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,
-    seed: Annotated[int, typer.Option(help="Another seed makes other generated names.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Another seed makes other generated names.")] = 0,
 ) -> None:
     """Run the engine on manifests and show what it decides.
 

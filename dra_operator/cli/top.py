@@ -32,7 +32,8 @@ class View(StrEnum):
 def top(
     view: Annotated[View, typer.Argument(help="What to look at.")] = View.CLASSES,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="Only claims and waiting pods of this namespace.")
+        str | None,
+        typer.Option("-n", "--namespace", metavar="NAME", help="Only claims and waiting pods of this namespace."),
     ] = None,
     file: Annotated[
         list[str] | None,
@@ -43,7 +44,9 @@ def top(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show it full screen, again and again; Ctrl-C ends it.")
     ] = False,
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks of --watch.")] = 5.0,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.5, help="Seconds between two looks of --watch.")
+    ] = 5.0,
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print.")] = OutputFormat.TABLE,
 ) -> None:
     """Show how devices are used now, and who waits for them.

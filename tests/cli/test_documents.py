@@ -59,6 +59,7 @@ def test_documents(text: str, expected: list[object]) -> None:
             "2: not YAML: while scanning for the next token, found character that cannot start any token (column 1); indent with spaces, not tabs",
         ),
         ("a: 1\na: 2", "2: the key 'a' is given twice"),
+        ("kind: A\nkind: B", "2: the key 'kind' is given twice; objects are kept apart by a line ---"),
         (
             "a: {{ .Values.x }}",
             "1: a key must be plain text, not a list or mapping; this is a template, render it first",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -173,3 +174,13 @@ def test_every_command_has_help_with_an_example(
 ) -> None:
     assert call(monkeypatch, command.name, "--help") == 0
     assert "Example: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: str(command.name))
+def test_options_say_what_they_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: main.Command
+) -> None:
+    """A name such as FILE, or the words there are to choose from; no types of the language."""
+    assert call(monkeypatch, command.name, "--help") == 0
+    options = capsys.readouterr().out.partition("Options:")[2]
+    assert re.findall(r"<(?:str|path|int|float)\b[^>]*>", options) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_operator.cluster.kubernetes.client import Client, Unreachable, WatchRefused, Withdrawn
+from dra_operator.cluster.kubernetes.settings import ClientSettings
 from dra_operator.cluster.rest import NODES, PODS, Request
 from tests.cluster.kubernetes.apiserver import FakeApiServer
 
@@ -60,6 +61,16 @@ async def test_no_answer_is_no_answer(server: FakeApiServer, client: Client) -> 
     await server.stop()
     with pytest.raises(Unreachable, match="GET /api/v1/nodes"):
         await client.send(LIST)
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(server: FakeApiServer) -> None:
+    server.hangs.add(NODES.path())
+    async with Client(server.connection(), ClientSettings(request_timeout=0.05)) as client:
+        with pytest.raises(Unreachable, match="GET /api/v1/nodes"):
+            await client.send(LIST)
+        with pytest.raises(Unreachable, match="WATCH /api/v1/nodes"):
+            async for _ in client.watch(NODES.path(), {"resourceVersion": "1"}, silence=0.05):
+                pass
 
 
 async def test_a_page_of_a_proxy_becomes_a_message(server: FakeApiServer, client: Client) -> None:

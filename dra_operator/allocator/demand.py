@@ -196,7 +196,10 @@ class RecentDemand:
 
     def note(self, spec: ClaimSpec, beside: Room = (0, 0)) -> None:
         """Count one claim, of a pod that takes this beside its devices."""
-        _, besides = self._weights.setdefault(id(spec), (spec, {}))
+        known = self._weights.get(id(spec))
+        if known is None:
+            known = self._weights[id(spec)] = spec, {}
+        besides = known[1]
         besides[beside] = besides.get(beside, 0.0) + 1.0
         self._since += 1
         if self._since >= self._wait:

@@ -21,7 +21,7 @@ from dra_operator.inventory.pools import Pool
 from dra_operator.inventory.views import State, View, Waiter
 
 #: So many entries that are out of date or without nodes may stand before the best one and among its equals.
-_IDLE = 48
+_IDLE = 16
 #: Views that are remembered to have nothing for a plan.
 _USELESS_KEPT = 4096
 #: Amounts of CPU and memory of which it is remembered what devices are worth beside them.

@@ -85,6 +85,7 @@ class Outlook:
         self._factor = 1.0
         self._counted: dict[tuple[Known, int, int], list[tuple[int, float]]] = {}
         self._stocks: dict[tuple[State, tuple[int, ...], int], Stock] = {}
+        self._stocks_of: dict[Known, dict[State, Stock]] = {}
         self._take_sample()
         self._supply: dict[tuple[Known, int, int, Beside], float] = {}
         #: How many devices a claim takes, by plan and way.
@@ -258,11 +259,19 @@ class Outlook:
         if found is None:
             found = self._counted[key] = []
             shapes: dict[View, Shape] = {}
+            stocks = self._stocks_of.setdefault(known, {})
             for state, _, _ in self._sample:
                 shape = shapes.get(state.view)
                 if shape is None:
                     shape = shapes[state.view] = shape_of(known.table(state.view, False), way, count)
-                claims = self._stock(known, state).counts[shape.number] if shape.groups else 0
+                claims = 0
+                if shape.groups:
+                    stock = stocks.get(state)
+                    if stock is None:
+                        stock = stocks[state] = self._stock(known, state)
+                    if shape.number >= len(stock.counts):
+                        known.table(state.view, False).counting.counted(stock)
+                    claims = stock.counts[shape.number]
                 found.append((claims, shape.size))
             most = max((shape.size / shape.count for shape in shapes.values() if shape.groups), default=0.0)
             self._sizes[known, way.index] = most or 1.0
@@ -277,13 +286,14 @@ class Outlook:
             start = make_start(table, state.used, state.shares, self._inventory.usage.by_device, frozenset(), 0)
             left = {table.order[bit]: amounts for bit, amounts in start.left}
             found = self._stocks[key] = table.counting.stock(positions(table, start.free), left)
-        return table.counting.counted(found)
+        return found
 
     def _take_sample(self) -> None:
         inventory = self._inventory
         self._due = inventory.version + max(64, inventory.device_count // _PATIENCE)
         self._counted.clear()
         self._stocks.clear()
+        self._stocks_of.clear()
         found: list[tuple[State, Room | None, int]]
         if self.situations is None:
             found = [(state, None, len(state.nodes)) for state in inventory.states.populated()]

@@ -19,11 +19,10 @@ class Offer:
 
     `home` is the one node that can use it, or None if several can (or if counters tie it to devices of other nodes).
     `position` is its place in its home's view. `rank` orders it within the pool. `named`: it is for one node by name; `plain`: that,
-    and an allocation of it says nothing but its name.
+    and an allocation of it says nothing but its name. `whole`: what whoever takes all of it takes.
     """
 
     __slots__ = (
-        "_whole",
         "device",
         "home",
         "id",
@@ -35,12 +34,14 @@ class Offer:
         "rank",
         "slice",
         "taints",
+        "whole",
     )
 
     def __init__(
         self, device_id: DeviceId, device: Device, resource_slice: ResourceSlice, pool: Pool, rank: int
     ) -> None:
         self.id, self.device, self.slice, self.pool, self.rank = device_id, device, resource_slice, pool, rank
+        self.whole = Use(device_id, None)
         self.taints = device.taints
         self.named = source_of(self).node_name is not None
         self.plain = (
@@ -53,14 +54,6 @@ class Offer:
         self.home: str | None = None
         self.position = -1
         self.kind: Kind | None = None
-        self._whole: Use | None = None
-
-    @property
-    def whole(self) -> Use:
-        """What whoever takes the whole device takes: one object, made when it is first taken."""
-        if self._whole is None:
-            self._whole = Use(self.id, None)
-        return self._whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dra_operator.allocator import Problem, RecentDemand, Solved, solve
 from dra_operator.allocator.document import Document, read_document
 from dra_operator.allocator.index import Index
 from dra_operator.allocator.memory import Known, Memory, memory_of
+from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.search import Search
 from dra_operator.allocator.solving import _Solver
 from dra_operator.allocator.symmetry import Twins
@@ -68,7 +69,7 @@ def test_partitions_are_judged_once_however_many_there_are(monkeypatch: pytest.M
 def test_states_that_nodes_have_left_do_not_pile_up_among_equals() -> None:
     document = read_document(shapes.shared(20, 1_600))
     assert fill(document) == 1_600
-    assert [len(index) for index in indexes(memory_of(document.inventory)) if len(index) > 120] == []
+    assert [len(index) for index in indexes(memory_of(document.inventory)) if len(index) > 60] == []
 
 
 def test_of_twins_one_look_at_each_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +104,14 @@ def test_states_of_nodes_without_a_usable_device_are_not_looked_at(monkeypatch: 
     assert len(inventory.states.known()) > 6
     assert isinstance(solve(Problem((document.claims[1],)), inventory.snapshot()), Solved)
     assert len(judged) == before
+
+
+def test_supply_is_counted_once_for_claims_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = calls(monkeypatch, Outlook, "_stock")
+    document = read_document(shapes.filling(100, 60))
+    assert fill(document) == 60
+    # Three models, and claims for 1, 2, 4 and 8 of the devices: one look at each model for each kind of claim.
+    assert 0 < len(looked_at) <= 3 * len(memory_of(document.inventory)._known)
 
 
 def test_no_node_is_looked_at_by_itself_where_states_say_it_all(monkeypatch: pytest.MonkeyPatch) -> None:

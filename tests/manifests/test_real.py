@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from devcluster import eventually
 from devcluster.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from dra_operator.cli.live import SNAPSHOT_KINDS
 from tests.manifests.impersonation import (
     COLLECTOR,
     DRIVER,
@@ -479,3 +480,28 @@ def test_kustomize_renders_the_same_objects(cluster: Cluster) -> None:
         return {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in found}
 
     assert objects(cluster.plane.kubectl("kustomize", str(ROOT / "manifests" / "base"))) == objects(INSTALL.read_text())
+
+
+def test_whoever_is_bound_to_the_role_for_people_reads_what_commands_read_and_no_more(cluster: Cluster) -> None:
+    cluster.must(
+        USER,
+        "POST",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "metadata": {"name": "inspectors"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "dra-operator-inspect"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "inspectors"}],
+        },
+    )
+
+    def asks(method: str, path: str, body: Any = None) -> int:
+        return cluster.call("ina", method, path, body, groups=("inspectors",))[0]
+
+    def may_list(path: str) -> Callable[[], bool]:
+        return lambda: asks("GET", path) == 200
+
+    # The binding, and kinds of which the API server has just heard, are there a moment later.
+    for resource in SNAPSHOT_KINDS:
+        eventually(may_list(resource.path()), what=f"{resource.plural} can be listed")
+    assert asks("GET", "/api/v1/secrets") == 403
+    assert asks("POST", claims("default"), claim("inspected")) == 403

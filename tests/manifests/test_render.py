@@ -25,6 +25,32 @@ def one(kind: str, name: str = "dra-operator") -> dict[str, Any]:
     return found
 
 
+def said_of_install(document: str) -> list[str]:
+    """The command lines of a document that change `install.yaml` on its way to kubectl."""
+    text = (ROOT / document).read_text().replace("\\\n", " ")
+    return [line.strip() for line in text.splitlines() if line.startswith("    sed ")]
+
+
+@pytest.mark.parametrize(
+    ("document", "args"),
+    [("README.md", ["run"]), ("docs/install.md", ["run"]), ("docs/bridge.md", ["run", "--bridge"])],
+)
+def test_what_documents_change_in_it_is_changed(document: str, args: list[str]) -> None:
+    """Before the apply and not after it: a field set by another command makes the next server-side apply a conflict."""
+    (line,) = said_of_install(document)
+    change, _, apply = line.rpartition("|")
+    assert apply.strip() == "kubectl apply --server-side -f -"
+    done = subprocess.run(["sh", "-c", change], cwd=ROOT, capture_output=True, text=True, check=True)
+    changed = list(YAML(typ="safe").load_all(done.stdout))
+    (deployment,) = [item for item in changed if item["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (before,) = one("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container == {**before, "image": f"REGISTRY/{before['image']}", "args": args}
+    assert [item for item in changed if item is not deployment] == [
+        item for item in OBJECTS if item["kind"] != "Deployment"
+    ]
+
+
 def test_install_is_up_to_date() -> None:
     done = subprocess.run([sys.executable, str(RENDER), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

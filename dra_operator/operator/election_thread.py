@@ -22,7 +22,7 @@ GRACE = 6.0
 
 
 class ElectionThread:
-    """`run` on the main event loop until cancelled; `release` ends it in order."""
+    """`run` once on the main event loop, until cancelled; `release` ends it in order."""
 
     def __init__(
         self,

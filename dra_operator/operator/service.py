@@ -111,10 +111,7 @@ class Service:
             if served is None:
                 return
 
-            loop = Loop(
-                self._engine, settings.loop, metrics,
-                start_over=lambda: watches.start_over(),
-            )  # fmt: skip
+            loop = Loop(self._engine, settings.loop, metrics, start_over=lambda: watches.start_over())
             bridging = Bridging(client, leads=lambda: leadership.leads()) if self._bridges else None
 
             def post(news: News) -> None:
@@ -132,9 +129,6 @@ class Service:
                 lambda: election.term if settings.leadership.enabled else ENDLESS, metrics,
                 gained=lambda: self._gained(watches, loop), lost=lambda: self._lost(loop, writer),
             )  # fmt: skip
-            thread = ElectionThread(
-                election, self.connection, settings.client, user_agent=agent, observer=metrics.request
-            )
             writer = Writer(
                 client, settings, metrics,
                 leads=leadership.leads, done=loop.post, clock=time.time, instance=self.identity,
@@ -152,7 +146,11 @@ class Service:
             stack.push_async_callback(self._end_parts)
             self._begin("loop", loop.run())
             self._begin("leadership", leadership.run())
+            thread = None
             if settings.leadership.enabled:
+                thread = ElectionThread(
+                    election, self.connection, settings.client, user_agent=agent, observer=metrics.request
+                )
                 self._begin("election", thread.run())
             else:
                 leadership.look()
@@ -168,7 +166,7 @@ class Service:
                 loop.stop()
                 await writer.stop(settings.loop.stop_grace)
                 leadership.resign()
-                if settings.leadership.enabled:
+                if thread is not None:
                     await thread.release()
         log.info("stopped")
 

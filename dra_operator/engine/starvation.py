@@ -214,7 +214,7 @@ class Starvation:
             found,
             state.inventory,
             lambda name: self._could_run(pod, name, now),
-            ends,
+            ends if state.view.ending else None,
             taken,
         )
         return None if choice is None else Hold(unit.key, choice.node, now, order(unit), ready_at=choice.ready_at)

@@ -74,6 +74,8 @@ class View:
         self.namespaces: dict[str, Namespace] = {}
         self.priority_classes: dict[str, PriorityClass] = {}
         self.used: set[str] = set()
+        #: Pods that end by their deadline.
+        self.ending: dict[Key, None] = {}
         self._leaving: dict[Key, None] = {}
         self._unheard: dict[Key, float] = {}
         self._pods_of_claim: dict[Key, dict[Key, None]] = {}
@@ -135,6 +137,8 @@ class View:
         if old is not None:
             self._unlink(key, old)
         self.pods[key] = pod
+        if pod.active_deadline is not None:
+            self.ending[key] = None
         if pod.meta.deleted is not None and pod.claims:
             self._leaving[key] = None
         else:
@@ -161,6 +165,7 @@ class View:
 
     def _unlink(self, key: Key, pod: Pod) -> None:
         self._pods_by_uid.pop(pod.meta.uid, None)
+        self.ending.pop(key, None)
         if pod.meta.controller is not None:
             pods = self._pods_of_controller.get(pod.meta.controller.uid, {})
             pods.pop(key, None)

@@ -139,24 +139,28 @@ def soonest_node(
     found: Candidates,
     inventory: Inventory,
     fits: Callable[[str], bool],
-    ends: Callable[[str], float | None],
+    ends: Callable[[str], float | None] | None,
     taken: frozenset[str],
 ) -> Choice | None:
     """The node where the unit can run soonest: by known ends of what runs there, then by how few devices must come free, then by name.
 
-    `fits`: could the unit run there once the node is empty? `ends`: when a claim (by UID) gives its devices back, None if unknown.
-    `taken`: nodes that holds of others wait for.
+    `fits`: could the unit run there once the node is empty? `ends`: when a claim (by UID) gives its devices back, None if unknown;
+    itself None where that is known of no claim at all, so that no device need be asked about. `taken`: nodes that holds of others wait for.
     """
     best: tuple[tuple[float, int, str], Choice] | None = None
+    earliest = _SOON if ends is not None else float("inf")
     for record, mask in found.nodes():
         if record.name in taken:
             continue
         missing = max(0, found.needed - (mask & ~record.used).bit_count())
-        if best is not None and (0.0 if not missing else _SOON, missing, record.name) >= best[0]:
+        if best is not None and (0.0 if not missing else earliest, missing, record.name) >= best[0]:
             continue
         if not fits(record.name):
             continue
-        ready = ready_at(found, inventory, record.name, missing, ends)
+        if ends is None:
+            ready = None if missing else 0.0
+        else:
+            ready = ready_at(found, inventory, record.name, missing, ends)
         rank = (ready if ready is not None else float("inf"), missing, record.name)
         if best is None or rank < best[0]:
             best = rank, Choice(record.name, ready)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from dra_operator.api.meta import Key
 from dra_operator.engine.line import Line
 from dra_operator.engine.starvation import AT_A_TIME, Starvation
-from dra_operator.queue.units import Unit
-from tests.engine.stage import claim, device_class, gpus, node, priority_class
+from dra_operator.preemption import holds
+from dra_operator.queue.units import Unit, UnitKey
+from tests.engine.stage import claim, device_class, gpus, node, pod, priority_class
 from tests.engine.test_work import Alike, counting
 
 MANY = 3 * AT_A_TIME - 10
@@ -39,8 +41,8 @@ class Different(Alike):
             self.bring(f"w{number:05}", selector=f"{number} >= 0")
         self.bring("wants-its-own", of="own")
 
-    def bring(self, name: str, *, priority: str | None = None, **terms: Any) -> None:
-        item = claim(name, 1, **terms)
+    def bring(self, name: str, count: int = 1, *, priority: str | None = None, **terms: Any) -> None:
+        item = claim(name, count, **terms)
         item["metadata"] |= {
             "labels": {"dra-operator.dev/managed": "true"},
             "finalizers": ["resource.kubernetes.io/delete-protection"],
@@ -86,3 +88,19 @@ def test_who_stands_last_looks_for_victims_in_time_however_much_changes() -> Non
         different.free_one()
         different.pass_by(0.3)
     assert "wants-its-own" in different.held
+
+
+def test_a_node_to_hold_is_chosen_without_asking_who_ends_when_unless_something_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, chosen = counting(monkeypatch, holds, "ready_at"), counting(monkeypatch, Starvation, "_choose")
+    different = Different(0)
+    different.bring("pair-a", count=2)
+    different.pass_by(31)
+    assert (asked.calls, chosen.calls) == (0, 1)
+    ending = pod("ending", "ending", activeDeadlineSeconds=60)
+    different.put("Pod", ending)
+    different.engine._state.drop_hold(UnitKey("claim", Key("default", "pair-a")))
+    different.pass_by(1)
+    assert chosen.calls == 2
+    assert asked.calls > 0

@@ -70,18 +70,15 @@ class Picking:
         free = position.free & ~position.mine
         left = {bit: position.left[slot] for bit, slot in self._slots.items()}
         seen: set[Hashable] = set()
-        for component in self._twins.components:
-            if component.mask & mask:
-                condition = self._twins.condition(
-                    component, free, position.running, left, position.counters, position.groups
-                )
-                if way.admin:
-                    # It may take what is in use, but not what it has itself; neither is free.
-                    condition = condition, component.local(mask)
-                if condition in seen:
-                    mask &= ~component.mask
-                else:
-                    seen.add(condition)
+        conditions = self._twins.conditions(mask, free, position.running, left, position.counters, position.groups)
+        for component, condition in conditions:
+            if way.admin:
+                # It may take what is in use, but not what it has itself; neither is free.
+                condition = condition, component.local(mask)
+            if condition in seen:
+                mask &= ~component.mask
+            else:
+                seen.add(condition)
         return mask
 
     def _within_rules(self, way: Way, column: Column, mask: int, position: Position, need: int) -> int:

@@ -319,11 +319,10 @@ class Search:
         left = {bit: position.left[slot] for bit, slot in self._taking.slots.items()}
         before = (1 << (frame.last + 1)) - 1
         conditions = [
-            (
-                twins.condition(component, free, position.running, left, position.counters, position.groups),
-                (component.mask & before).bit_count(),
+            (condition, (component.mask & before).bit_count())
+            for component, condition in twins.conditions(
+                -1, free, position.running, left, position.counters, position.groups
             )
-            for component in twins.components
         ]
         rest = ~twins.mask
         return (

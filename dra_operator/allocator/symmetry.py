@@ -60,25 +60,35 @@ class Twins:
     def __bool__(self) -> bool:
         return bool(self.components)
 
-    def condition(
+    def conditions(
         self,
-        component: Component,
+        mask: int,
         free: int,
         running: int,
         left: dict[int, tuple[int, ...]],
         counters: tuple[int, ...],
         groups: tuple[Hashable, ...],
-    ) -> Hashable:
-        """The state of a component, in terms that its twins have in common."""
-        common = component.kind, component.local(free), component.left_of(counters)
+    ) -> list[tuple[Component, Hashable]]:
+        """The components with any of these bits, each with its state in terms that its twins have in common."""
+        found: list[tuple[Component, Hashable]] = [
+            (each, (each.kind, each.local(free), each.left_of(counters)))
+            for each in self.components
+            if each.mask & mask
+        ]
         if not (running or left or groups):
-            return common
-        return (
-            *common,
-            component.local(running),
-            tuple([left.get(bit) for bit in component.bits]),
-            tuple([groups[number] for number in component.sets]) if groups else None,
-        )
+            return found
+        return [
+            (
+                each,
+                (
+                    common,
+                    each.local(running),
+                    tuple([left.get(bit) for bit in each.bits]),
+                    tuple([groups[number] for number in each.sets]) if groups else None,
+                ),
+            )
+            for each, common in found
+        ]
 
 
 def components(table: Table) -> list[Component]:

@@ -15,7 +15,7 @@ from dra_operator.allocator.memory import Known, Memory, memory_of
 from dra_operator.allocator.outlook import Outlook
 from dra_operator.allocator.search import Search
 from dra_operator.allocator.solving import _Solver
-from dra_operator.allocator.symmetry import Twins
+from dra_operator.allocator.symmetry import Component
 from dra_operator.allocator.tabulating import _Builder
 
 
@@ -73,7 +73,7 @@ def test_states_that_nodes_have_left_do_not_pile_up_among_equals() -> None:
 
 
 def test_of_twins_one_look_at_each_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    conditions, keys = calls(monkeypatch, Twins, "condition"), calls(monkeypatch, Search, "_key")
+    conditions, keys = calls(monkeypatch, Component, "local"), calls(monkeypatch, Search, "_key")
     searches = calls(monkeypatch, Search, "run")
     assert fill(read_document(shapes.partitioned(10, 150))) == 150
     # Of eight GPUs with at most seven partitions of a kind each, at most once per search; and no key where one choice is all there is.

@@ -56,6 +56,7 @@ def play(nodes: Sequence[TraceNode], pods: Sequence[TracePod], strategy: str, se
 
 def run(nodes: Path, what: Run) -> Outcome:
     gc.set_threshold(*GARBAGE_COLLECTION)  # as the operator does
+    gc.collect()  # the cluster of the run before
     began = time.process_time()
     pods = named(read_pods(what.pods), what.mix)
     ratio = play(read_nodes(nodes), pods, what.strategy, what.seed)

@@ -140,7 +140,29 @@ class Lifecycle:
                     state.made_room()
                 if found.standing is Standing.GONE or (found.standing is Standing.BOUND and self._done_with(pod)):
                     state.writes.gone(pod.meta.uid)
-                return []
+                return self._give_back(pod, found, now) if found.standing is Standing.INCOMPLETE else []
+
+    def _give_back(self, pod: Pod, found: Membership, now: float) -> list[Decision]:
+        """A claim was deleted before the pod could be bound: until it has all of them again, nobody uses what the others have, and a
+        claim that is being deleted goes only when nothing is allocated to it."""
+        state = self._state
+        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None:
+            return []
+        if GATE not in pod.gates and pod.unschedulable is None:
+            return []  # kube-scheduler may be about to bind it
+        seen = [state.view.claims[key] for key in state.view.claim_keys(pod) if key in state.view.claims]
+        held = [
+            claim
+            for claim in seen
+            if claim.managed
+            and claim.allocated
+            and state.writes.get(claim.uid) is None
+            and {consumer.uid for consumer in claim.claim.reserved_for} == {pod.meta.uid}
+        ]
+        if held:
+            why = f"its devices are taken back: {found.missing}"
+            state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", why)
+        return [deallocate(state, claim, UnitKey("pod", pod.key), now) for claim in held]
 
     def _done_with(self, pod: Pod) -> bool:
         """Once it is bound, nothing is to be written for the pod itself. An eviction for the sake of others goes on."""

@@ -65,6 +65,7 @@ class ClaimController(Reconciler):
                 self._generated.setdefault(owner["uid"], {})[entry] = claim_key.name
             elif change.type == "DELETED":
                 self._generated.pop(owner["uid"], None)
+                self.mark(PODS, Key(claim_key.namespace, owner["name"]))
         for pod in pods:
             self._claims_of.setdefault(Key(claim_key.namespace, pod), set()).add(claim_key)
         if change.type == "DELETED":
@@ -86,7 +87,7 @@ class ClaimController(Reconciler):
             return
         made: list[dict[str, Any]] = []
         for entry in dig(pod, "spec", "resourceClaims") or ():
-            if entry.get("resourceClaimTemplateName") and claim_names(pod).get(entry["name"], "") is None:
+            if entry.get("resourceClaimTemplateName") and self._lacks(pod, entry["name"]):
                 name = self._generated.get(uid(pod), {}).get(entry["name"]) or self._generate(pod, entry)
                 if name is not None:
                     made.append({"name": entry["name"], "resourceClaimName": name})
@@ -95,6 +96,16 @@ class ClaimController(Reconciler):
             pod = self.get(PODS, key)
         if pod is not None and node_of(pod):
             self._reserve(pod)
+
+    def _lacks(self, pod: Object, entry: str) -> bool:
+        """Its claim was not generated yet, or somebody has deleted it.
+
+        The real controller takes a claim that it made less than a minute ago for still there.
+        """
+        name = claim_names(pod).get(entry, "")
+        return name is None or (
+            name != "" and self.get(RESOURCE_CLAIMS, Key(pod["metadata"]["namespace"], name)) is None
+        )
 
     def _release(self, pod: Key) -> None:
         """The pod is gone or done: look at every claim that may still be reserved for it."""

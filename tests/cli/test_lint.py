@@ -210,7 +210,7 @@ def test_standard_input(file: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -
     code, out, _ = run("lint", "-f", "-")
     assert (code, out.startswith("(stdin):12: error wrong-type")) == (1, True)
     code, out, err = run("lint", "--fix", "-f", "-")
-    assert (code, out, err) == (1, "", "error: --fix writes files; standard input is none\n")
+    assert (code, out, err) == (2, "", "error: --fix writes files; standard input is none\n")
 
 
 @pytest.mark.skipif(not SLICES.is_dir(), reason="no shared data")

@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dra_operator.api.core import Node, Pod
 from dra_operator.api.meta import Key
 from dra_operator.api.quantity import Quantity
 from dra_operator.api.selectors import NodeSelector
 from dra_operator.cluster.memory import identity
+from dra_operator.cluster.memory.actors.node_fit import NodeUse, lacks
 from dra_operator.cluster.memory.actors.objects import claim_names, deleting, key, node_of, reserved_for, terminal, uid
 from dra_operator.cluster.memory.admission import GATE, allocation, managed
 from dra_operator.cluster.memory.routes import route
@@ -275,9 +277,24 @@ class Invariants:
         if len(claims) == len(dig(pod, "spec", "resourceClaims") or ()) and all(
             claim is not None and allocation(claim) is not None and reserved_for(claim, uid(pod)) for _, claim in claims
         ):
+            if any(self._crowded_out(pod, claim) for _, claim in claims if claim is not None):
+                return
             self._broken(
                 "nothing is left half done", f"pod {key(pod)}", "all its claims are allocated for it, and it is gated"
             )
+
+    def _crowded_out(self, pod: Object, claim: Object) -> bool:
+        """Whether others with whom it shares the claim run on a node that has no room for it (any more): the claim stays there."""
+        bound = [each for each in self._world.server.store.listed(PODS) if node_of(each) and not terminal(each)]
+        for name in {node_of(each) or "" for each in bound if reserved_for(claim, uid(each))}:
+            found = self._world.server.store.get(NODES, Key("", name))
+            use = NodeUse()
+            for each in bound:
+                if node_of(each) == name:
+                    use.add(Pod.from_dict(each))
+            if found is None or lacks(Pod.from_dict(pod), Node.from_dict(found), use) is not None:
+                return True
+        return False
 
 
 def results_of(claim: Object) -> list[Object]:

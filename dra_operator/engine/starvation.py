@@ -44,7 +44,7 @@ class Starvation:
     def refresh(self, now: float) -> None:
         """Bring what holds cover up to date: devices that came free on the node belong to them before anyone is tried."""
         state = self._state
-        if len(self._nowhere) > 2 * len(state.waiting) + _SPARE:
+        if not state.waiting or len(self._nowhere) > 2 * len(state.waiting) + _SPARE:
             self._nowhere = {key: moment for key, moment in self._nowhere.items() if key in state.waiting}
         self._restore()
         for hold in sorted(state.holds, key=lambda hold: hold.rank):

@@ -17,6 +17,7 @@ from dra_operator.engine.state import State
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.gangvictims import choose_for_gang
 from dra_operator.preemption.holders import Holder, Holders
+from dra_operator.preemption.holds import Hold
 from dra_operator.preemption.victims import NoVictims, choose
 from dra_operator.queue.barring import Fence
 from dra_operator.queue.units import Unit, order
@@ -77,13 +78,23 @@ class Choosing:
         return self._holding.index if group is None else self._holding.others(group)
 
     def _spoken_for(self, unit: Unit) -> frozenset[DeviceId]:
-        """Held for units that stand before it or are preempting themselves."""
+        """Held for units that stand before it or are preempting themselves, or about to be as soon as they come free."""
         held = [
-            hold.kept
+            hold.kept | self._awaited(hold, unit)
             for hold in self._state.holds
             if hold.unit != unit.key and (hold.wanted or hold.rank < order(unit))
         ]
         return frozenset().union(*held)
+
+    def _awaited(self, hold: Hold, unit: Unit) -> frozenset[DeviceId]:
+        """What comes free on the nodes of a hold that needs more goes to it. Not what a unit of its priority or above made room for."""
+        holder = self._state.waiting.get(hold.unit)
+        if hold.wanted or holder is None or holder.priority <= unit.priority:
+            return frozenset()
+        found = self._placer.candidates(holder)
+        if found is None or len(hold.devices) >= found.needed:
+            return frozenset()
+        return frozenset(offer.id for node in hold.nodes for offer in found.on(node))
 
     # -- one pod or claim
 

@@ -330,6 +330,20 @@ def test_nobody_goes_in_vain_where_room_on_the_node_takes_long_to_come_free() ->
     assert set(stage.bound()) == {"urgent"}
 
 
+@pytest.mark.parametrize(("priority", "goes"), [("mid", []), ("high", ["low"])])
+def test_nobody_goes_where_a_unit_of_higher_priority_waits_for_what_comes_free(priority: str, goes: list[str]) -> None:
+    """`front` holds the node, lacks a device there and finds no victims; of equals, who makes room keeps it."""
+    stage = Stage(node("n1"), gpus("n1", 3), device_class(), HIGH, MID, policy(starvation={"after": "5s"}))
+    stage.apply(*holding("keeper", 2, priorityClassName="high"), *holding("low"))
+    stage.until(lambda: len(stage.bound()) == 2)
+    stage.apply(*holding("front", 2, priorityClassName="high"))
+    stage.run(30)
+    stage.apply(*holding("p", priorityClassName=priority))
+    stage.run(60)
+    assert evicted(stage) == goes
+    assert ("p" in stage.bound()) == bool(goes)
+
+
 def test_two_preemptors_do_not_count_on_the_same_disruption() -> None:
     """The budget lets one go; the second preemptor, which needs two pods to go, takes neither while the first one's is under way."""
     stage = Stage(node("n1"), gpus("n1", 1), node("n2"), gpus("n2", 2), device_class(), HIGH, budget("one", "web", 1))

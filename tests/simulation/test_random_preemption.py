@@ -8,8 +8,9 @@ from dra_operator.cluster.memory.faults import SeededFaults
 from tests.simulation.preemption import PreemptionStory
 
 #: A preemptor that others of higher priority overtake twice; one overtaken by pods that share a claim, of which the lowest is reserved
-#: first; a gang whose Job is deleted while it waits; one that is served, and evicted itself.
-KNOWN = (5049, 5059, 5075, 5044)
+#: first; a gang whose Job is deleted while it waits; one that is served, and evicted itself; one on a node that a unit of higher
+#: priority holds.
+KNOWN = (5049, 5059, 5075, 5044, 700078)
 
 
 @pytest.mark.parametrize("seed", [*range(12), *KNOWN])

@@ -68,26 +68,29 @@ class Contention:
                 apart.append(cell)
         self._cells[view] = [*apart, _Cell(positions)]
 
-    def _demand(self, stake: Stake) -> set[_Cell]:
+    def _demand(self, stake: Stake) -> dict[_Cell, None]:
         """Spread a kind of claim over what it can get; the cells where that is."""
         total = sum(share.devices for share in stake.shares.values())
-        found = set()
+        found: dict[_Cell, None] = {}
         for view, (positions, devices) in stake.shares.items():
             if devices:
                 cell = next(cell for cell in self._cells[view] if cell.positions & positions)
                 cell.wanted += stake.weight * devices / total
                 cell.devices = max(cell.devices, devices)
-                found.add(cell)
+                found[cell] = None
         return found
 
 
-def _pools(groups: Sequence[set[_Cell]]) -> list[set[_Cell]]:
-    """Cells that somebody can have instead of each other, directly or by way of others who would make room."""
-    pools: list[set[_Cell]] = []
+def _pools(groups: Sequence[dict[_Cell, None]]) -> list[dict[_Cell, None]]:
+    """Cells that somebody can have instead of each other, directly or by way of others who would make room.
+
+    Dictionaries for their order: sums over sets of objects would differ from run to run in their last digits.
+    """
+    pools: list[dict[_Cell, None]] = []
     for group in filter(None, groups):
-        joined, apart = set(group), []
+        joined, apart = dict(group), []
         for pool in pools:
-            if pool.isdisjoint(group):
+            if pool.keys().isdisjoint(group):
                 apart.append(pool)
             else:
                 joined |= pool

@@ -185,8 +185,7 @@ class Writes:
         return due
 
     def expired(self, now: float) -> list[Write]:
-        """Writes to be given up: their answer was clear but the watch never showed them (the audit list runs more often), or their
-        pause is over."""
+        """Writes to be given up: their answer was clear but the watch has not shown what came of it, or their pause is over."""
         late = [self._end(uid) for uid in self._late.due(now)]
         return [write for write in late if write is not None]
 

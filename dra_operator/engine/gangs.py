@@ -14,6 +14,7 @@ from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
+from dra_operator.engine.membership import is_only_for
 from dra_operator.engine.names import GROUP_LABEL
 from dra_operator.engine.placements import Blocked, Placed
 from dra_operator.engine.placing import Placer
@@ -236,12 +237,10 @@ class Gangs:
 
     def _releasable(self, seen: SeenClaim, member: GroupMember) -> bool:
         """Its devices were allocated for this member, and nobody else uses them."""
-        if not seen.managed or not seen.allocated:
-            return False
-        if member.pod is None:
-            return not seen.claim.reserved_for and not any(map(_lives, self._state.view.pods_of_claim(seen.key)))
-        users = {consumer.uid for consumer in seen.claim.reserved_for}
-        return users == {member.pod.meta.uid}
+        if member.pod is not None:
+            return is_only_for(seen, member.pod)
+        unused = not seen.claim.reserved_for and not any(map(_lives, self._state.view.pods_of_claim(seen.key)))
+        return seen.managed and seen.allocated and unused
 
     # -- being tried
 

@@ -11,7 +11,7 @@ from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.evicting import evict
 from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.groups import GroupMember
-from dra_operator.engine.membership import Membership, Standing, is_bare, membership, owner_key
+from dra_operator.engine.membership import Membership, Standing, is_bare, is_only_for, membership, owner_key
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
@@ -151,14 +151,7 @@ class Lifecycle:
         if GATE not in pod.gates and pod.unschedulable is None:
             return []  # kube-scheduler may be about to bind it
         seen = [state.view.claims[key] for key in state.view.claim_keys(pod) if key in state.view.claims]
-        held = [
-            claim
-            for claim in seen
-            if claim.managed
-            and claim.allocated
-            and state.writes.get(claim.uid) is None
-            and {consumer.uid for consumer in claim.claim.reserved_for} == {pod.meta.uid}
-        ]
+        held = [claim for claim in seen if is_only_for(claim, pod) and state.writes.get(claim.uid) is None]
         if held:
             why = f"its devices are taken back: {found.missing}"
             state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", why)

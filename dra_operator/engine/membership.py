@@ -82,6 +82,12 @@ def _lacks_devices(claims: tuple[Key, ...], view: View) -> bool:
     return len(complete) == len(claims) and any(each.managed and not each.allocated for each in complete)
 
 
+def is_only_for(seen: SeenClaim, pod: Pod) -> bool:
+    """Whether its devices were allocated for this pod, and nobody else uses them."""
+    users = {consumer.uid for consumer in seen.claim.reserved_for}
+    return seen.managed and seen.allocated and users == {pod.meta.uid}
+
+
 def is_bare(seen: SeenClaim, view: View) -> bool:
     """A managed claim that no pod has used yet and none refers to.
 

@@ -30,7 +30,7 @@ def add(client: Client, mix: str, *, count: int | None = None, prefix: str | Non
             wanted.append((profile, name, index))
     in_parallel(lambda entry: _create(client, *entry), wanted)
     added = [name for _, name, _ in wanted]
-    eventually(lambda: _schedulable(client, set(added)), timeout=120, what="the new nodes are Ready and untainted")
+    eventually(lambda: schedulable(client, set(added)), timeout=120, what="the new nodes are Ready and untainted")
     return added
 
 
@@ -86,7 +86,8 @@ def _create(client: Client, profile: str, name: str, index: int) -> None:
         client.post(_SLICES, made | {"metadata": made["metadata"] | {"ownerReferences": [owner]}})
 
 
-def _schedulable(client: Client, names: set[str]) -> bool:
+def schedulable(client: Client, names: set[str]) -> bool:
+    """Whether all of these nodes are Ready and untainted."""
     listed = client.get(f"{_NODES}?resourceVersion=0")["items"]
     return names <= {node["metadata"]["name"] for node in listed if _is_schedulable(node)}
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from devcluster import ApiError, ControlPlane, eventually
+from devcluster.nodes import schedulable
 from devcluster.pytest_plugin import empty_namespace
 from devcluster.watching import Api
 from dra_operator.cluster.rest import BY_KIND
@@ -212,6 +213,9 @@ class Play:
     def _act(self) -> None:
         self._namespace("default", {})
         self._apply(self.story.given)
+        # Each node is tainted until kube-controller-manager has seen that it is Ready, and they come in any order.
+        nodes = {self.prefix + item["metadata"]["name"] for item in self.story.given if item["kind"] == "Node"}
+        eventually(lambda: schedulable(self.plane.client, nodes), 60, what="the nodes are Ready and untainted")
         time.sleep(1.0)  # until the operator and the admission plugins have seen what is given
         start = time.monotonic()
         for what in self.story.moments:
@@ -220,6 +224,8 @@ class Play:
                 self._do(what)
             else:
                 self._check(what)
+                # What comes next keeps its distance: it builds on what this check found, however long that took.
+                start = max(start, time.monotonic() - what.at)
 
     def _check(self, check: Check) -> None:
         sight = Sight(self.watcher, self.prefix)

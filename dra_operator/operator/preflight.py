@@ -20,6 +20,7 @@ from dra_operator.cluster.rest import (
     DEVICE_CLASS_REPORTS,
     DEVICE_CLASSES,
     ENGINE_KINDS,
+    NETWORK_DEVICE_CLASSES,
     OPERATOR_GROUP,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -36,12 +37,16 @@ BRIDGE_INSTALL = "kubectl apply --server-side -k manifests/bridge"
 REQUIRED_DRA = (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES, RESOURCE_SLICES)
 REQUIRED_CRDS = (ALLOCATION_POLICIES, CLAIM_REPORTS, CLAIM_GROUPS, DEVICE_CLASS_REPORTS)
 
-#: Without the first two nothing is ours, without the third kube-scheduler allocates as well.
+#: Without the first two nothing is ours, without the third kube-scheduler allocates as well, without the others it is not
+#: safe from what people write, nor they from it.
 POLICIES = (
     ("mutatingadmissionpolicies", "dra-operator-claims"),
     ("mutatingadmissionpolicies", "dra-operator-pods"),
     ("validatingadmissionpolicies", "dra-operator-guard"),
     ("validatingadmissionpolicies", "dra-operator-ownership"),
+    ("validatingadmissionpolicies", "dra-operator-extended-resources"),
+    ("validatingadmissionpolicies", "dra-operator-reports"),
+    ("validatingadmissionpolicies", "dra-operator-classes"),
 )
 
 
@@ -72,10 +77,10 @@ class Right:
 def rights(
     mode: Mode, served: Collection[Resource], namespace: str, lease: str, *, bridge: bool = False
 ) -> list[Right]:
-    """What the operator does to the API, as RBAC sees it."""
+    """All that the operator does to the API once it runs, as RBAC sees it."""
     wanted = [Right(verb, item.group, item.plural) for item in served for verb in ("list", "watch")]
     for report in (CLAIM_REPORTS, DEVICE_CLASS_REPORTS):
-        wanted += [Right(verb, report.group, report.plural) for verb in ("create", "update")]
+        wanted += [Right(verb, report.group, report.plural) for verb in ("create", "update", "delete")]
     if lease:
         group = "coordination.k8s.io"
         wanted += [Right("create", group, "leases", namespace)]
@@ -90,6 +95,10 @@ def rights(
             Right("update", "resource.k8s.io", "resourceclaims/binding"),
             Right("create", "events.k8s.io", "events"),
         ]
+        told = [item for item in (ALLOCATION_POLICIES, CLAIM_GROUPS, NETWORK_DEVICE_CLASSES) if item in served]
+        wanted += [Right("update", item.group, f"{item.plural}/status") for item in told]
+        if NETWORK_DEVICE_CLASSES in served:
+            wanted += [Right(verb, DEVICE_CLASSES.group, DEVICE_CLASSES.plural) for verb in ("create", "update")]
     if bridge:
         wanted += [Right(verb, "resource.k8s.io", "resourceslices") for verb in ("create", "update", "delete")]
     return wanted
@@ -182,8 +191,8 @@ async def _warn_of_missing_policies(client: Client) -> None:
     missing = [name for (_, name), answer in zip(POLICIES, answers, strict=True) if answer.status == 404]
     if missing:
         log.error(
-            "ADMISSION POLICIES ARE MISSING: new claims and pods are not handed to this operator, or kube-scheduler "
-            "allocates as well",
+            "ADMISSION POLICIES ARE MISSING: new claims and pods are not handed to this operator, kube-scheduler "
+            "allocates as well, or others write what is the operator's",
             missing=missing,
             repair=INSTALL,
         )

@@ -9,6 +9,8 @@ from aiohttp import web
 from dra_operator.operator.metrics import Metrics
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
+#: Seconds that answers under way get to finish on a stop.
+GRACE = 1.0
 
 
 class Probes:
@@ -33,7 +35,7 @@ class Probes:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics_text)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=GRACE)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         try:

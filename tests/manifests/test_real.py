@@ -252,6 +252,23 @@ def test_new_pods_with_claims_are_gated(cluster: Cluster, case: str) -> None:
         assert len(stored["spec"]["containers"][0].get(name, [])) == len(spec.get("container", {}).get(name, []))
 
 
+def test_the_replicas_are_admitted(cluster: Cluster) -> None:
+    """By the quota over their priority class, and by the namespace's Pod Security level."""
+
+    def admitted() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = cluster.must(USER, "GET", pods("dra-operator"))["items"]
+        return found if len(found) == 2 else []
+
+    replicas = eventually(admitted, what="both replicas are there")
+    assert {item["spec"]["priority"] for item in replicas} == {2_000_000_000}
+
+    def counted() -> bool:
+        quota = cluster.must(USER, "GET", "/api/v1/namespaces/dra-operator/resourcequotas/dra-operator")
+        return bool(quota.get("status", {}).get("used", {}).get("pods") == "2")
+
+    eventually(counted, what="the quota counts them")
+
+
 def test_a_new_object_is_changed_once(cluster: Cluster) -> None:
     """The API server asks the policies again after every change; changing what is changed costs it as much as the first time."""
     before = _mutations(cluster)

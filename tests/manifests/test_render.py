@@ -11,7 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from dra_operator.cluster.rest import ENGINE_KINDS
-from dra_operator.operator import preflight
+from dra_operator.operator import election_thread, preflight, probes
+from dra_operator.operator.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 RENDER = ROOT / "manifests" / "render.py"
@@ -90,8 +91,67 @@ def test_the_pod_is_confined() -> None:
     }
     assert "memory" in container["resources"]["requests"]
     assert "memory" in container["resources"]["limits"]
+    assert container["startupProbe"]["httpGet"]["path"] == "/healthz"
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_a_graceful_stop_fits_into_the_time_that_kubelet_gives() -> None:
+    settings = Settings()
+    longest = settings.loop.stop_grace + election_thread.GRACE + probes.GRACE
+    assert longest < one("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_the_probes_bear_with_a_loop_that_is_busy() -> None:
+    """Kubelet restarts nobody sooner than the operator itself says that it has got stuck."""
+    (container,) = one("Deployment")["spec"]["template"]["spec"]["containers"]
+    liveness = container["livenessProbe"]
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] >= Settings().probes.stale
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["http"] == Settings().probes.port
+
+
+def test_replicas_are_kept_apart_and_important() -> None:
+    labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    pod = one("Deployment")["spec"]["template"]["spec"]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (zones,) = pod["topologySpreadConstraints"]
+    for selector in (apart["podAffinityTerm"]["labelSelector"], zones["labelSelector"]):
+        assert selector["matchLabels"].items() <= labels.items()
+    # A cluster of one node, or in one zone, runs both replicas all the same.
+    assert zones["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert pod["priorityClassName"] == "system-cluster-critical"
+
+
+def test_the_quota_lets_the_namespace_use_the_priority_class_for_a_rollout() -> None:
+    """Some clusters admit pods of the class only where a quota names it; one that were too small would stop an upgrade."""
+    quota = one("ResourceQuota")["spec"]
+    (scope,) = quota["scopeSelector"]["matchExpressions"]
+    assert scope["values"] == [one("Deployment")["spec"]["template"]["spec"]["priorityClassName"]]
+    assert quota["hard"].keys() == {"pods"}
+    assert int(quota["hard"]["pods"]) >= 2 * one("Deployment")["spec"]["replicas"]
+
+
+def test_only_the_port_of_probes_and_metrics_is_open() -> None:
+    policy = one("NetworkPolicy")["spec"]
+    labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
+
+
+def test_one_apply_needs_no_kinds_but_its_own_and_built_in_ones() -> None:
+    own = {item["spec"]["names"]["kind"] for item in OBJECTS if item["kind"] == "CustomResourceDefinition"}
+    groups = {item["apiVersion"].rpartition("/")[0] for item in OBJECTS if item["kind"] not in own}
+    assert groups == {
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apps",
+        "networking.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+    }
 
 
 def test_the_budget_covers_the_pods() -> None:
@@ -99,25 +159,45 @@ def test_the_budget_covers_the_pods() -> None:
     assert one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def granted(right: preflight.Right) -> bool:
-    """Whether the operator's roles grant it, as RBAC reads them."""
-    roles = [one("ClusterRole")] if not right.namespace else [one("ClusterRole"), one("Role", "dra-operator-leader")]
-    return any(
-        right.group in rule["apiGroups"]
-        and right.resource in rule["resources"]
-        and right.verb in rule["verbs"]
-        and ("resourceNames" not in rule or right.name in rule["resourceNames"])
-        for role in roles
+def granted(role: dict[str, Any]) -> set[preflight.Right]:
+    """What a role grants, one by one."""
+    return {
+        preflight.Right(verb, group, resource, role["metadata"].get("namespace", ""), name)
         for rule in role["rules"]
-    )
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
 
 
-def test_the_roles_grant_what_the_operator_asks_for_at_its_start() -> None:
-    asked = preflight.rights("allocate", ENGINE_KINDS, "dra-operator", "dra-operator")
-    asked += [
+def test_the_roles_grant_what_the_operator_does_and_no_more() -> None:
+    """`rights` is held against the requests of the code in tests/operator/test_preflight.py."""
+    asked = set(preflight.rights("allocate", ENGINE_KINDS, "dra-operator", "dra-operator"))
+    asked |= {
         preflight.Right("get", "admissionregistration.k8s.io", plural, name=name) for plural, name in preflight.POLICIES
+    }
+    assert granted(one("ClusterRole")) | granted(one("Role", "dra-operator-leader")) == asked
+
+
+def test_the_bridges_role_grants_what_the_bridge_does_and_no_more() -> None:
+    (role,) = [
+        item
+        for item in YAML(typ="safe").load_all((ROOT / "manifests" / "bridge" / "rbac.yaml").read_text())
+        if item["kind"] == "ClusterRole"
     ]
-    assert [str(right) for right in asked if not granted(right)] == []
+    usual = preflight.rights("allocate", ENGINE_KINDS, "dra-operator", "dra-operator")
+    asked = preflight.rights("allocate", ENGINE_KINDS, "dra-operator", "dra-operator", bridge=True)
+    assert granted(role) == set(asked) - set(usual)
+
+
+def test_all_policies_are_looked_for_at_the_start() -> None:
+    installed = {
+        (f"{item['kind'][:-1].lower()}ies", item["metadata"]["name"])
+        for item in OBJECTS
+        if item["kind"].endswith("AdmissionPolicy")
+    }
+    assert set(preflight.POLICIES) == installed
 
 
 def test_rights_have_no_wildcards_and_no_secrets() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import get_args
 
 import pytest
 
+from dra_operator.api.meta import Key
 from dra_operator.cluster.kubernetes.client import Client
-from dra_operator.cluster.rest import DEVICE_TAINT_RULES, ENGINE_KINDS
-from dra_operator.operator.preflight import NotFit, check
+from dra_operator.cluster.requests import nomination_for, request_for
+from dra_operator.cluster.rest import DEVICE_TAINT_RULES, ENGINE_KINDS, RESOURCES
+from dra_operator.engine import decisions
+from dra_operator.operator.metrics import verb_and_resource
+from dra_operator.operator.preflight import NotFit, Right, check, rights
 from tests.cluster.kubernetes.apiserver import FakeApiServer
 
 
@@ -95,3 +100,41 @@ async def test_the_bridge_needs_rights_of_its_own(server: FakeApiServer, client:
         await check(client, "allocate", "dra-operator", "dra-operator", bridge=True)
     assert caught.value.problems[0] == "missing right: create resourceslices.resource.k8s.io"
     assert "manifests/bridge" in caught.value.problems[-1]
+
+
+# -- what is asked for is what is sent
+
+NEW, OLD = {"metadata": {}}, {"metadata": {"resourceVersion": "1"}}
+ONE = Key("ns", "one")
+#: Of each kind of decision one that leads to each of its requests.
+DECISIONS: list[decisions.Decision] = [
+    decisions.WriteClaimStatus(1, ONE, "u", OLD, "allocate"),
+    decisions.PatchClaim(1, ONE, "u", OLD, "protect"),
+    decisions.PatchPod(1, ONE, "u", OLD, None, "n"),
+    decisions.EvictPod(1, ONE, "u", "why"),
+    *[decisions.WriteReport(1, "ClaimReport", ONE, body) for body in (NEW, OLD)],
+    *[decisions.WriteReport(1, "DeviceClassReport", Key("", "gpu"), body) for body in (NEW, OLD)],
+    decisions.DeleteReport(1, "ClaimReport", ONE, "u"),
+    decisions.DeleteReport(1, "DeviceClassReport", Key("", "gpu"), "u"),
+    decisions.WritePolicyStatus(1, "p", OLD),
+    decisions.WriteGroupStatus(1, ONE, OLD),
+    *[decisions.WriteDeviceClass(1, "c", body) for body in (NEW, OLD)],
+    decisions.WriteNetworkStatus(1, "c", OLD),
+    decisions.RecordEvent(1, {"kind": "Pod", "name": "one", "namespace": "ns"}, "Normal", "Why", "What", "note"),
+]
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+GROUPS = {item.plural: item.group for item in RESOURCES}
+
+
+def test_the_rights_are_those_of_the_requests_that_decisions_become() -> None:
+    assert {type(each) for each in DECISIONS} == set(get_args(decisions.Decision))
+    sent = [request_for(each, now=0.0, instance="i") for each in DECISIONS]
+    sent += [request for each in DECISIONS if (request := nomination_for(each))]
+    needed = {
+        Right(VERBS[verb], GROUPS[resource.partition("/")[0]], resource)
+        for verb, resource in map(verb_and_resource, sent)
+    }
+    # The right over a pseudo resource, for which the API server looks when an allocation is written.
+    needed.add(Right("update", "resource.k8s.io", "resourceclaims/binding"))
+    asked = {right for right in rights("allocate", ENGINE_KINDS, "", "") if right.verb not in ("list", "watch")}
+    assert asked == needed

@@ -137,7 +137,7 @@ def test_only_the_port_of_probes_and_metrics_is_open() -> None:
     labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     assert policy["policyTypes"] == ["Ingress"]
-    assert policy["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
+    assert policy["ingress"] == [{"ports": [{"port": Settings().probes.port, "protocol": "TCP"}]}]
 
 
 def test_one_apply_needs_no_kinds_but_its_own_and_built_in_ones() -> None:

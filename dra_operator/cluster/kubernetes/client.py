@@ -64,11 +64,10 @@ class Client:
         self._observer = observer
         self._sleep = sleep
         self._room = asyncio.Semaphore(self.settings.concurrency)
+        connection.tls()  # what cannot be read is said now, and not with the first request
         self._session = aiohttp.ClientSession(
             # No limit here: the semaphore bounds the requests, watches are few and must never wait for them.
-            connector=aiohttp.TCPConnector(
-                limit=0, ssl=connection.tls() or True, keepalive_timeout=75, enable_cleanup_closed=True
-            ),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75, enable_cleanup_closed=True),
             # Uncompressed: packing 128 kB and more costs the API server more than the wire does.
             headers={"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -112,7 +111,8 @@ class Client:
     async def _attempt(
         self, request: Request, data: bytes | None, limits: aiohttp.ClientTimeout, allowed: Callable[[], bool]
     ) -> tuple[Response, float | None]:
-        """One exchange (two after a 401: the token is read again once). Answer and Retry-After seconds."""
+        """One exchange; two after a 401, or where the server's certificate is not trusted: tokens and certificates are read again once.
+        Answer and Retry-After seconds."""
         renewed = False
         while True:
             if not allowed():
@@ -126,9 +126,8 @@ class Client:
                     self.connection.server + request.path,
                     params=request.query or None,
                     data=body,
-                    headers=await self._headers(renewed),
                     timeout=limits,
-                    server_hostname=self.connection.server_name,
+                    **await self._identity(renewed),
                 ) as answer:
                     text = await answer.read()
                     status = answer.status
@@ -139,13 +138,21 @@ class Client:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if body is not None and body.withdrawn:
                     raise Withdrawn from None
+                if isinstance(error, aiohttp.ClientSSLError) and not renewed:
+                    renewed = True  # nothing has been sent
+                    continue
                 raise _unreachable(f"{request.method} {request.path}", error) from error
             finally:
                 self._observer(request, status, asyncio.get_running_loop().time() - began)
 
-    async def _headers(self, renew: bool) -> dict[str, str]:
+    async def _identity(self, renew: bool) -> dict[str, Any]:
+        """The arguments of a request that say who we are and whom we trust."""
         authorization = await self.connection.authorization(renew=renew)
-        return {"Authorization": authorization} if authorization else {}
+        return {
+            "headers": {"Authorization": authorization} if authorization else {},
+            "ssl": self.connection.tls() or True,
+            "server_hostname": self.connection.server_name,
+        }
 
     async def watch(
         self, path: str, query: Mapping[str, str], *, silence: float
@@ -161,13 +168,18 @@ class Client:
         status = 0
         try:
             for renew in (False, True):
-                async with self._session.get(
-                    self.connection.server + path,
-                    params=request.query,
-                    headers=await self._headers(renew),
-                    timeout=limits,
-                    server_hostname=self.connection.server_name,
-                ) as answer:
+                try:
+                    opened = await self._session.get(
+                        self.connection.server + path,
+                        params=request.query,
+                        timeout=limits,
+                        **await self._identity(renew),
+                    )
+                except aiohttp.ClientSSLError:
+                    if renew:
+                        raise
+                    continue
+                async with opened as answer:
                     status = answer.status
                     if status == 401 and not renew:
                         continue

@@ -1,6 +1,7 @@
 """Where the API server is and how to prove who we are: kubeconfig or service account, read by kubernetes-asyncio.
 
-Not a client: it holds no socket. Tokens are read again while the process runs, because service account tokens rotate.
+Not a client: it holds no socket. Tokens and certificates are read again while the process runs: service account tokens are replaced every
+hour, a cluster's authority once in years, and the pods that use it should not need to be told.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dra_operator.cluster.kubernetes.kubeconfig import SERVICE_HOST, Configuration, loaders
@@ -42,18 +44,24 @@ class Connection:
     _token_refresh: float = 60.0
     _clock: Callable[[], float] = time.monotonic
     _read_at: float = 0.0
+    #: The context that is in use, what it was made of, and whether that may have changed.
+    _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
+    _material: tuple[bytes | None, ...] = field(default=(), init=False, repr=False)
+    _look_again: bool = field(default=True, init=False)
 
     async def authorization(self, *, renew: bool = False) -> str | None:
         """The value of the Authorization header, None where a client certificate (or nothing) proves who we are.
 
-        Read again once it is older than the refresh time, or at once with `renew` (after a 401). Where it cannot be read, the old one
-        stays: a file may be about to be replaced, and the API server's answer tells whether it still does.
+        Read again once it is older than the refresh time, or at once with `renew` (after a 401, or a server that nobody vouches for);
+        `tls` looks at its files again then. Where it cannot be read, the old one stays: a file may be about to be replaced, and the API
+        server's answer tells whether it still does.
         """
         now = self._clock()
         if renew or now - self._read_at >= self._token_refresh:
             self._read_at = now
+            self._look_again = True
             with contextlib.suppress(Exception):  # the loaders raise whatever a half-written file leads to
-                self._configuration = await self._reload()
+                self._take(await self._reload())
         token = self._configuration.api_key.get("BearerToken")
         if token:
             return str(token).strip()
@@ -61,22 +69,45 @@ class Connection:
             return str(self._configuration.get_basic_auth_token())
         return None
 
+    def _take(self, configuration: Any) -> None:
+        self._configuration = configuration
+        self.ca_path = configuration.ssl_ca_cert or None
+        self.certificate_path = configuration.cert_file or None
+        self.key_path = configuration.key_file or None
+
     def tls(self) -> ssl.SSLContext | None:
-        """None for plain http. Raises NoConnection when a certificate cannot be read."""
+        """None for plain http. The same object as long as the files say the same, so that connections made with it are used again.
+
+        Raises NoConnection when a certificate cannot be read; one that could be before is kept until it can be read again.
+        """
         if not self.server.startswith("https"):
             return None
-        try:
-            context = ssl.create_default_context(cafile=self.ca_path)
-            if self.certificate_path:
-                context.load_cert_chain(self.certificate_path, self.key_path)
-        except (OSError, ssl.SSLError) as error:
-            raise NoConnection(f"{self.source}: the certificates for {self.server} cannot be read: {error}") from None
+        if self._look_again or self._context is None:
+            self._look_again = False
+            try:
+                self._read_certificates()
+            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                if self._context is None:
+                    raise NoConnection(
+                        f"{self.source}: the certificates for {self.server} cannot be read: {error}"
+                    ) from None
+        return self._context
+
+    def _read_certificates(self) -> None:
+        """Raises OSError, ValueError."""
+        paths = (self.ca_path, self.certificate_path, self.key_path)
+        material = tuple(Path(path).read_bytes() if path else None for path in paths)
+        if self._context is not None and material == self._material:
+            return
+        context = ssl.create_default_context(cafile=self.ca_path)
+        if self.certificate_path:
+            context.load_cert_chain(self.certificate_path, self.key_path)
         # Cluster CAs made by kubeadm and others lack the key identifiers that Python 3.13 asks for by default.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        return context
+        self._context, self._material = context, material
 
 
 async def load(kubeconfig: str | None = None, context: str | None = None, *, token_refresh: float = 60.0) -> Connection:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import ssl
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -19,14 +21,19 @@ from aiohttp import web
 from dra_operator.cluster.kubernetes.connection import Connection
 from dra_operator.cluster.rest import RESOURCES, Resource
 
+#: Each a self-signed certificate for 127.0.0.1 with its key, for these tests and nothing else.
+CERTIFICATES = Path(__file__).parent / "certificates"
+
 
 class Configuration:
     """What a Connection reads of kubernetes-asyncio's configuration."""
 
     username = ""
+    cert_file = key_file = None
 
-    def __init__(self, token: str = "t0") -> None:
+    def __init__(self, token: str = "t0", authority: Path | None = None) -> None:
         self.api_key = {"BearerToken": f"Bearer {token}"}
+        self.ssl_ca_cert = str(authority) if authority else None
 
 
 @dataclass
@@ -56,6 +63,8 @@ class FakeApiServer:
         self.expired_continues: dict[str, Callable[[], None]] = {}
         self.denied_rights: set[tuple[str, str]] = set()
         self._streams: list[tuple[str, dict[str, str], asyncio.Queue[bytes | None]]] = []
+        #: Of `CERTIFICATES`: the certificate and key to serve https with, from the next `start` on.
+        self.certificate: str | None = None
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -66,7 +75,11 @@ class FakeApiServer:
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        tls = None
+        if self.certificate:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(CERTIFICATES / self.certificate)
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True, ssl_context=tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
 
@@ -78,15 +91,18 @@ class FakeApiServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self._port}"
 
-    def connection(self, token: str = "t0") -> Connection:
-        configuration = Configuration(token)
+    def connection(self, token: str = "t0", authority: Path | None = None) -> Connection:
+        """`authority`: the file with the certificates that the client trusts."""
+        configuration = Configuration(token, authority)
 
         async def read() -> Configuration:
             return configuration
 
-        return Connection(self.url, None, None, None, True, None, None, "test", configuration, read)
+        return Connection(
+            self.url, configuration.ssl_ca_cert, None, None, True, None, None, "test", configuration, read
+        )
 
     # -- the store, from the inside
 

@@ -7,6 +7,7 @@ enough members have theirs and no allocation of its round is under way, so it ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 from dra_operator.api.core import Pod
 from dra_operator.api.group import ClaimGroup
@@ -14,7 +15,7 @@ from dra_operator.api.meta import Key, format_time
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision
 from dra_operator.engine.groups import GroupMember, Roll, call_roll
-from dra_operator.engine.membership import is_only_for
+from dra_operator.engine.membership import is_early, is_only_for
 from dra_operator.engine.names import GROUP_LABEL
 from dra_operator.engine.placements import Blocked, Placed
 from dra_operator.engine.placing import Placer
@@ -47,6 +48,9 @@ class Gangs:
         decisions = self._carry_on([member for member in roll.placed if not member.gated], now)
         if roll.writing:
             return decisions
+        early = self._early(roll)
+        if early:
+            return decisions + self._give_back_early(roll, early, now)
         self._make_room(roll)
         unfit = self._settle_down(roll, now)
         unit = UnitKey("group", key)
@@ -197,9 +201,11 @@ class Gangs:
         self._tell(group, "GroupTimeout", text)
         return decisions
 
-    def _tell(self, group: ClaimGroup, reason: str, note: str) -> None:
+    def _tell(
+        self, group: ClaimGroup, reason: str, note: str, *, kind: Literal["Normal", "Warning"] = "Warning"
+    ) -> None:
         subject = reference("ClaimGroup", "dra-operator.dev/v1alpha1", group.meta.key, group.meta.uid)
-        self._state.event(subject, "Warning", reason, "Deallocate", note)
+        self._state.event(subject, kind, reason, "Deallocate", note)
 
     # -- giving back
 
@@ -241,6 +247,38 @@ class Gangs:
             return is_only_for(seen, member.pod)
         unused = not seen.claim.reserved_for and not any(map(_lives, self._state.view.pods_of_claim(seen.key)))
         return seen.managed and seen.allocated and unused
+
+    def _early(self, roll: Roll) -> list[SeenClaim]:
+        """Claims of members that got their devices before their pods came, where these must not be let go with them as they are.
+
+        A claim that is a member of the group itself got its devices with the others."""
+        state, group = self._state, roll.group
+        if group is None or state.settings.mode != "allocate":
+            return []
+        if roll.established and group.spec.topology is None and not group.spec.constraints:
+            return []
+        gated = [member for member in (*roll.placed, *roll.waiting) if member.pod is not None and member.gated]
+        found = {seen.key: seen for member in gated for seen in self._seen(member) if is_early(seen, state.view)}
+        if not found:
+            return []
+        members = {member.pod.key for member in gated if member.pod is not None}
+        own = set(state.groups.members(roll.key, "claim"))
+        return [
+            seen
+            for key, seen in found.items()
+            if key not in own and all(pod.key in members for pod in filter(_lives, state.view.pods_of_claim(key)))
+        ]
+
+    def _give_back_early(self, roll: Roll, early: list[SeenClaim], now: float) -> list[Decision]:
+        assert roll.group is not None
+        writes, unit = self._state.writes, UnitKey("group", roll.key)
+        free = [seen for seen in early if writes.get(seen.uid) is None]
+        if free:
+            note = (
+                f"devices of {len(free)} claims are taken back: they were allocated before the pods of their group came"
+            )
+            self._tell(roll.group, "Moving", note, kind="Normal")
+        return [deallocate(self._state, seen, unit, now) for seen in free]
 
     # -- being tried
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
+from dra_operator.api.group import CONSTRAINTS_ANNOTATION
 from dra_operator.api.meta import Key
 from dra_operator.engine.ages import note_first_sight, seen_at_first, since
 from dra_operator.engine.alarms import Alarms
@@ -11,7 +12,7 @@ from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.evicting import evict
 from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.groups import GroupMember
-from dra_operator.engine.membership import Membership, Standing, is_bare, is_only_for, membership, owner_key
+from dra_operator.engine.membership import Membership, Standing, is_bare, is_early, is_only_for, membership, owner_key
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
@@ -203,6 +204,9 @@ class Lifecycle:
         seen = [state.view.claims[claim] for claim in found.claims]
         if any(state.writes.get(claim.uid) is not None for claim in seen):
             return []
+        early = self._give_back_early(unit, pod, seen, now)
+        if early:
+            return early
         if any(claim.managed and not claim.allocated for claim in seen):
             if pod.node_name is None and state.ledger.vacate(pod.meta.uid):
                 state.made_room()
@@ -212,6 +216,17 @@ class Lifecycle:
         unit.failures = 0
         unit.block("", "")
         return self._bind(unit, pod, seen, now)
+
+    def _give_back_early(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
+        """What its claims had before it came was chosen without its constraints across them: they are allocated together instead."""
+        state = self._state
+        if state.settings.mode == "observe" or CONSTRAINTS_ANNOTATION not in pod.meta.annotations:
+            return []
+        early = [claim for claim in seen if is_early(claim, state.view)]
+        if early:
+            why = f"its devices are taken back: they were allocated before its constraints ({CONSTRAINTS_ANNOTATION}) were known"
+            state.event(pod_reference(pod), "Normal", "Moving", "Deallocate", why)
+        return [deallocate(state, claim, unit.key, now) for claim in early]
 
     def _bind(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
         """All that is ours is allocated, and our watch has shown it."""

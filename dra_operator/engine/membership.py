@@ -88,6 +88,17 @@ def is_only_for(seen: SeenClaim, pod: Pod) -> bool:
     return seen.managed and seen.allocated and users == {pod.meta.uid}
 
 
+def is_early(seen: SeenClaim, view: View) -> bool:
+    """Whether it got its devices as a bare claim, and the pods that use it have come since and wait.
+
+    What ties its devices to those of other claims was not known then. An allocation that is made for a pod reserves it.
+    """
+    if not seen.managed or not seen.allocated or seen.claim.reserved_for:
+        return False
+    users = [pod for pod in view.pods_of_claim(seen.key) if not pod.terminal and pod.meta.deleted is None]
+    return bool(users) and all(GATE in pod.gates for pod in users)
+
+
 def is_bare(seen: SeenClaim, view: View) -> bool:
     """A managed claim that no pod has used yet and none refers to.
 

@@ -46,6 +46,11 @@ GANGS = (
             "gangs/room-is-made-for-all-members",
         ),
     ),
+    Rule(
+        "what claims had before their gang came is placed with it",
+        method(Gangs, "_early", empty),
+        ("gangs/claims-that-had-devices-before",),
+    ),
     Rule("Prefer is no must", must, ("gangs/same-where-possible",)),
     Rule(
         "constraints across members",

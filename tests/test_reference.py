@@ -105,12 +105,12 @@ def test_every_reason_is_explained() -> None:
 
 
 def test_every_word_that_is_explained_is_written_by_somebody() -> None:
-    assert told() - words(ENGINE) - words(API) - set(BY_KIND) == set()
+    assert told() - words((*ENGINE, "operator")) - words(API) - set(BY_KIND) == set()
 
 
 def test_events_are_all_there() -> None:
     assert event_arguments(2) - first_words("Events") == set()
-    assert first_words("Events") - words(ENGINE) == set()
+    assert first_words("Events") - words((*ENGINE, "operator")) == set()
 
 
 @pytest.mark.parametrize(

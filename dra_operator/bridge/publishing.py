@@ -6,7 +6,9 @@ devices of one resource on one node are alike and have no identity: which one a 
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -20,6 +22,9 @@ Object = dict[str, Any]
 NODE_LABEL: Final = "dra-operator.dev/bridge"
 #: The most devices in one slice (resource.k8s.io/v1).
 SLICE_SIZE: Final = 128
+#: The most devices of one node: sixteen slices. More are no hardware but a plugin's way to say "as many as you like", and everybody who
+#: reads the slices would keep each of them.
+MOST_DEVICES: Final = 16 * SLICE_SIZE
 #: Resources of nodes that are no devices, though they have a domain in their name.
 _NO_DEVICES = re.compile(r"(.*\.)?kubernetes\.io/|hugepages-|attachable-volumes-")
 _MIG = re.compile(r"nvidia\.com/mig-(?P<profile>.+)")
@@ -33,11 +38,45 @@ def opted_in(node: Object) -> bool:
 def resources(node: Object) -> dict[str, int]:
     """The plugin resources that the node offers, and how many of each: what kubelet says is allocatable, without broken devices."""
     amounts = (node.get("status") or {}).get("allocatable") or {}
-    found = {}
-    for name, amount in amounts.items():
-        if "/" in name and not _NO_DEVICES.match(name) and _WHOLE.fullmatch(str(amount)) and int(str(amount)):
-            found[name] = int(str(amount))
-    return found
+    counts = {name: _count(amount) for name, amount in amounts.items() if "/" in name and not _NO_DEVICES.match(name)}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _count(amount: Any) -> int | None:
+    """How many; None for none and for what is not whole. kubelet writes a thousand as `1k`."""
+    try:
+        count, rest = divmod(Quantity.parse(str(amount)).nano, 10**9)
+    except ValueError:
+        return None
+    return None if rest or count <= 0 else count
+
+
+def published(node: Object) -> dict[str, int]:
+    """Of `resources` those whose devices fit into one pool; the smaller ones first, so that none is left out because of a larger one."""
+    room = MOST_DEVICES
+    chosen = {}
+    for name, count in sorted(resources(node).items(), key=lambda item: (item[1], item[0])):
+        if count <= room:
+            room -= count
+            chosen[name] = count
+    return chosen
+
+
+def left_out(node: Object) -> str:
+    """What is not published of a node that has opted in, why, and what to do; "" where all is."""
+    if not opted_in(node):
+        return ""
+    chosen = published(node)
+    rest = sorted(resources(node).keys() - chosen.keys())
+    if not rest:
+        return ""
+    allocatable = node["status"]["allocatable"]
+    amounts = ", ".join(f"{str(allocatable[name])[:32]} of {name}" for name in rest)
+    return (
+        f"node {node['metadata']['name']} offers {amounts}: the bridge publishes at most {MOST_DEVICES} devices of a node, smaller "
+        f"resources first, and leaves those out; let their device plugin offer fewer (time slices, replicas), or take the label "
+        f"{NODE_LABEL} off the node"
+    )
 
 
 def slices(node: Object, generation: int) -> list[Object]:
@@ -59,12 +98,21 @@ def _needs_no_plugin(node: Object) -> bool:
 
 def _devices(node: Object) -> Iterator[Object]:
     labels = node["metadata"].get("labels") or {}
-    for resource, count in sorted(resources(node).items()):
+    amounts = published(node)
+    stems = Counter(map(_stem, amounts))
+    for resource, count in sorted(amounts.items()):
         attributes, capacity = _described(resource, labels)
-        stem = re.sub(r"[^a-z0-9]+", "-", resource.lower()).strip("-")[:50]
+        stem = _stem(resource)
+        if stems[stem] > 1:  # names in a pool are unique, or the API server refuses it
+            stem = f"{stem[:41]}-{hashlib.sha256(resource.encode()).hexdigest()[:8]}"
         for number in range(count):
             device: Object = {"name": f"{stem}-{number}", "attributes": attributes}
             yield {**device, "capacity": capacity} if capacity else device
+
+
+def _stem(resource: str) -> str:
+    """What the names of its devices begin with."""
+    return re.sub(r"[^a-z0-9]+", "-", resource.lower()).strip("-")[:50]
 
 
 def _described(resource: str, labels: Mapping[str, str]) -> tuple[Object, Object]:

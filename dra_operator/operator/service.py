@@ -112,7 +112,9 @@ class Service:
                 return
 
             loop = Loop(self._engine, settings.loop, metrics, start_over=lambda: watches.start_over())
-            bridging = Bridging(client, leads=lambda: leadership.leads()) if self._bridges else None
+            bridging = None
+            if self._bridges:
+                bridging = Bridging(client, leads=lambda: leadership.leads(), instance=self.identity)
 
             def post(news: News) -> None:
                 loop.post(news)

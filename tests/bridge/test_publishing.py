@@ -8,7 +8,7 @@ import pytest
 
 from dra_operator.api.slices import ResourceSlice
 from dra_operator.bridge.limits import add_limits
-from dra_operator.bridge.publishing import resources, slices
+from dra_operator.bridge.publishing import left_out, resources, slices
 from dra_operator.bridge.reconciling import Write, wanted_writes
 
 Object = dict[str, Any]
@@ -40,7 +40,8 @@ def _resource(name: str) -> str:
         ({"nvidia.com/gpu": "0"}, {}),
         ({"nvidia.com/gpu": "1500m"}, {}),
         ({"node.kubernetes.io/x": "1", "kubernetes.io/y": "1"}, {}),
-        ({"nvidia.com/mig-1g.5gb": "7", "rdma/hca": "1k"}, {"nvidia.com/mig-1g.5gb": 7}),
+        ({"nvidia.com/gpu": "-1", "nvidia.com/tpu": "many", "a/b": "1e400"}, {"a/b": 10**400}),
+        ({"nvidia.com/mig-1g.5gb": "7", "rdma/hca": "1k"}, {"nvidia.com/mig-1g.5gb": 7, "rdma/hca": 1000}),
     ],
 )
 def test_resources(allocatable: Object, expected: dict[str, int]) -> None:
@@ -93,6 +94,41 @@ def test_many_devices_take_several_slices_of_one_pool() -> None:
     assert [len(spec["devices"]) for spec in specs] == [128, 72]
     assert {(spec["pool"]["generation"], spec["pool"]["resourceSliceCount"]) for spec in specs} == {(3, 2)}
     assert len({device["name"] for spec in specs for device in spec["devices"]}) == 200
+
+
+@pytest.mark.parametrize(
+    ("amounts", "devices", "left"),
+    [
+        ({"gpu": 8}, 8, []),
+        ({"gpu": 8, "a/a": "2k"}, 2008, []),
+        ({"gpu": 8, "a/a": 2040}, 2048, []),
+        ({"gpu": 8, "a/a": 2041}, 8, ["2041 of a/a"]),
+        ({"gpu": 8, "a/a": 10**8}, 8, ["100000000 of a/a"]),
+        ({"gpu": 8, "a/a": "1e400", "b/b": "3k"}, 8, ["1e400 of a/a", "3k of b/b"]),
+        ({"a/a": 1500, "b/b": 1500}, 1500, ["1500 of b/b"]),
+    ],
+)
+def test_a_node_fills_no_more_than_a_pool_of_sixteen_slices(amounts: Object, devices: int, left: list[str]) -> None:
+    """Whatever a plugin claims: the resources that fit are published, the others are named."""
+    given = node(**amounts)
+    assert sum(len(spec["devices"]) for spec in slices(given, 1)) == devices
+    said = left_out(given)
+    assert bool(said) == bool(left)
+    for part in left:
+        assert part in said
+    assert not left or "node n offers" in said
+
+
+def test_nothing_is_said_of_a_node_that_has_not_opted_in() -> None:
+    assert left_out(node(bridged=False, gpu=10**8)) == ""
+
+
+@pytest.mark.parametrize("names", [("a.b/c", "a-b/c"), (f"{'x' * 60}/a", f"{'x' * 60}/b")])
+def test_devices_of_resources_with_like_names_have_names_of_their_own(names: tuple[str, str]) -> None:
+    (spec,) = slices(node(**dict.fromkeys(names, 2)), 1)
+    devices = [device["name"] for device in spec["devices"]]
+    assert len(set(devices)) == 4
+    assert max(map(len, devices)) <= 63
 
 
 def test_where_kubelet_needs_no_plugin_the_devices_say_so() -> None:

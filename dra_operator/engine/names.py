@@ -24,5 +24,8 @@ PLUGIN_TAINT = "dra-operator.dev/device-plugin"
 #: In whose name the bridge publishes devices of nodes that have a plugin alone.
 BRIDGE_DRIVER = "bridge.dra-operator.dev"
 
+#: Keeps others than the operator from allocating managed claims, kube-scheduler among them.
+GUARD_POLICY = "dra-operator-guard"
+
 DEFAULT_SCHEDULER = "default-scheduler"
 EXTENDED_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"

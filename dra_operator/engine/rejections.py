@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dra_operator.api.core import Pod
 from dra_operator.api.meta import format_time
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.membership import owner_key
+from dra_operator.engine.names import GUARD_POLICY
 from dra_operator.engine.state import Lost, State, pod_reference
 
 WHY = "kube-scheduler could not bind the pod there"
@@ -40,7 +42,7 @@ class Rejections:
         state = self._state
         lost, state.lost = state.lost, []
         for entry in lost:
-            avoided = state.avoided.add(owner_key(entry.pod), entry.node, _why(entry.pod.unschedulable), now)
+            avoided = state.avoided.add(owner_key(entry.pod), entry.node, _why(_said(entry.pod)), now)
             self._alarms.set(avoided.until, "pod", entry.pod.key)
             self._alarms.set(now + state.settings.rejection_grace, "pod", entry.pod.key)
             state.dirty_pods[entry.pod.key] = None
@@ -51,8 +53,9 @@ class Rejections:
     def _tell(self, entry: _Untold, now: float) -> bool:
         state, lost = self._state, entry.lost
         pod = state.view.pod_by_uid(lost.pod.meta.uid)
-        message = lost.pod.unschedulable if pod is None else pod.unschedulable
-        if pod is not None and message == lost.pod.unschedulable and now < entry.until:
+        before = _said(lost.pod)
+        message = before if pod is None else _said(pod)
+        if pod is not None and message in (before, None) and now < entry.until:
             return False
         why = _why(message)
         avoided = state.avoided.explain(owner_key(lost.pod), lost.node, why)
@@ -60,6 +63,13 @@ class Rejections:
         until = "" if avoided is None else f"; node {lost.node} is avoided until {format_time(avoided.until)}"
         state.event(pod_reference(lost.pod), "Warning", "PlacementRejected", "Allocate", why + until)
         return True
+
+
+def _said(pod: Pod) -> str | None:
+    """What kube-scheduler said of the pod, but for this: in its next attempt it may try to allocate by itself, which the admission
+    policy refuses. That is no reason why it gave the placement back."""
+    message = pod.unschedulable
+    return None if message is None or GUARD_POLICY in message else message
 
 
 def _why(message: str | None) -> str:

@@ -14,6 +14,10 @@ from tests.engine.stage import device_class, gpus, node, pod
 
 NOW = 1_800_000_000.0
 SAYS = "0/2 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
+REFUSED = (
+    'running PreBind plugin "DynamicResources": add allocation and reservation to claim default/a: resourceclaims.resource.k8s.io "a" '
+    "is forbidden: ValidatingAdmissionPolicy 'dra-operator-guard' with binding 'dra-operator-guard' denied request"
+)
 PLAIN = "kube-scheduler could not bind the pod there"
 
 
@@ -55,8 +59,19 @@ def ungated_pod(version: int, message: str | None, at: float = NOW) -> dict[str,
         ("what it said before", SAYS, 0.1, f"{PLAIN}: {SAYS}"),
         ("the same", "the same", 2.0, f"{PLAIN}: the same"),
         (None, None, 2.0, PLAIN),
+        (None, REFUSED, 2.0, PLAIN),
+        (SAYS, REFUSED, 2.0, PLAIN),
+        (REFUSED, SAYS, 0.1, f"{PLAIN}: {SAYS}"),
     ],
-    ids=["its message follows", "a newer message follows", "its message is the same", "no message comes"],
+    ids=[
+        "its message follows",
+        "a newer message follows",
+        "its message is the same",
+        "no message comes",
+        "it was refused to allocate by itself",
+        "the refusal replaced its message",
+        "the refusal came before",
+    ],
 )
 def test_an_event_waits_for_what_kube_scheduler_says(
     before: str | None, after: str | None, told_at: float, told: str

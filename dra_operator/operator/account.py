@@ -80,6 +80,7 @@ class Account:
 
     def close(self) -> None:
         """There is no engine to tell of."""
+        self._metrics.waiting.set(0)
         for phase in self._phases:
             self._metrics.claims.labels(phase).set(0)
 

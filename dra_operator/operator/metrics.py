@@ -10,6 +10,14 @@ from dra_operator.cluster.rest import Request
 WAITS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 FAST = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
+#: Reasons of `metav1.Status`, and the writer's own word for an Event that was not needed. Others are words of webhooks, which may put
+#: anything there: one series for all of them.
+REASONS = frozenset((
+    "", "AlreadyExists", "BadRequest", "Conflict", "Expired", "Forbidden", "Gone", "InternalError", "Invalid", "MethodNotAllowed",
+    "NotAcceptable", "NotFound", "RequestEntityTooLarge", "ServerTimeout", "ServiceUnavailable", "StoreReadError", "Suppressed",
+    "Timeout", "TooManyRequests", "Unauthorized", "Unknown", "UnsupportedMediaType",
+))  # fmt: skip
+
 # One more sample for every counter and bucket, which nobody reads.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -59,6 +67,11 @@ class Metrics:
     def render(self) -> bytes:
         """The text exposition format."""
         return generate_latest(self.registry)
+
+    def outcome(self, kind: str, status: int, reason: str) -> None:
+        """Count what became of a decision of this kind. `status` 0: `reason` is a word of the writer's own."""
+        told = reason if not status or reason in REASONS else "Other"
+        self.outcomes.labels(kind, str(status), told).inc()
 
     def request(self, request: Request, status: int, seconds: float) -> None:
         """Count one attempt of a request; the observer of `cluster.kubernetes.Client`."""

@@ -287,7 +287,7 @@ class Writer:
 
     def _report(self, tag: int, outcome: Outcome, sent: bool) -> None:
         kind = type(outcome.decision).__name__
-        self._metrics.outcomes.labels(kind, str(outcome.status), outcome.reason).inc()
+        self._metrics.outcome(kind, outcome.status, outcome.reason)
         self._done(Written(tag, outcome, sent))
 
     def _next(self, target: tuple[str, ...]) -> None:

@@ -1,8 +1,14 @@
+"""What is counted, under which names: and that the number of series does not grow with the cluster."""
+
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from dra_operator.cluster.rest import LEASES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, Request
+from dra_operator.engine.phases import PhaseChange
+from dra_operator.operator.account import Account
 from dra_operator.operator.metrics import Metrics, verb_and_resource
 
 
@@ -36,3 +42,59 @@ def test_watches_do_not_count_as_slow_requests() -> None:
     assert read("dra_operator_api_requests_total", watched) == 1
     assert read("dra_operator_api_request_seconds_count", {"verb": "WATCH", "resource": "pods"}) is None
     assert read("dra_operator_api_request_seconds_count", {"verb": "LIST", "resource": "pods"}) == 1
+
+
+#: Values of these are words of the code or of the API. Names of objects are in none: each would be a series for ever.
+LABELS = {
+    "action",
+    "change",
+    "code",
+    "kind",
+    "lane",
+    "le",
+    "phase",
+    "reason",
+    "resource",
+    "status",
+    "type",
+    "verb",
+    "why",
+}
+
+
+def test_no_label_grows_with_what_is_in_the_cluster() -> None:
+    metrics = Metrics()
+    named = {label for each in vars(metrics).values() for label in getattr(each, "_labelnames", ())}
+    assert named <= LABELS
+
+
+def test_words_of_webhooks_make_no_series() -> None:
+    metrics = Metrics()
+    for number in range(100):
+        metrics.outcome("PatchPod", 403, f"pod-{number} is not welcome")
+    metrics.outcome("PatchPod", 403, "Forbidden")
+    metrics.outcome("PatchPod", 0, "NotLeader")
+    lines = [line for line in metrics.render().decode().splitlines() if line.startswith("dra_operator_outcomes_total{")]
+    assert [re.findall(r'reason="(\w*)"', line) for line in lines] == [["Other"], ["Forbidden"], ["NotLeader"]]
+
+
+def test_who_does_not_lead_tells_of_no_claims() -> None:
+    metrics = Metrics()
+    account = Account(metrics, every=0.0, clock=lambda: 0.0, steady=lambda: 0.0)
+    account.tell(Leading())
+    account.close()
+    read = metrics.registry.get_sample_value
+    assert read("dra_operator_claims", {"phase": "Queued"}) == 0
+    assert read("dra_operator_waiting_units") == 0
+
+
+class Leading:
+    """An engine with two claims that wait."""
+
+    waiting = 2
+
+    def journal(self) -> list[PhaseChange]:
+        return []
+
+    def phases(self) -> dict[str, int]:
+        return {"Queued": 2}

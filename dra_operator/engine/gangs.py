@@ -242,9 +242,10 @@ class Gangs:
         return [claims[key] for key in member.claims if key in claims]
 
     def _releasable(self, seen: SeenClaim, member: GroupMember) -> bool:
-        """Its devices were allocated for this member, and nobody else uses them."""
+        """Its devices were allocated for this member, or before its members came, and nobody else uses them."""
         if member.pod is not None:
-            return is_only_for(seen, member.pod)
+            group = self._state.groups.of("pod", member.pod.key)
+            return is_only_for(seen, member.pod) or (group is not None and self._is_early(seen, group))
         unused = not seen.claim.reserved_for and not any(map(_lives, self._state.view.pods_of_claim(seen.key)))
         return seen.managed and seen.allocated and unused
 
@@ -253,27 +254,25 @@ class Gangs:
 
         A claim that is a member of the group itself got its devices with the others."""
         state, group = self._state, roll.group
-        if group is None or state.settings.mode != "allocate":
+        if state.settings.mode != "allocate":
             return []
-        if roll.established and group.spec.topology is None and not group.spec.constraints:
+        if group is not None and roll.established and group.spec.topology is None and not group.spec.constraints:
             return []
         gated = [member for member in (*roll.placed, *roll.waiting) if member.pod is not None and member.gated]
-        found = {seen.key: seen for member in gated for seen in self._seen(member) if is_early(seen, state.view)}
-        if not found:
-            return []
-        members = {member.pod.key for member in gated if member.pod is not None}
-        own = set(state.groups.members(roll.key, "claim"))
-        return [
-            seen
-            for key, seen in found.items()
-            if key not in own and all(pod.key in members for pod in filter(_lives, state.view.pods_of_claim(key)))
-        ]
+        found = {seen.key: seen for member in gated for seen in self._seen(member) if self._is_early(seen, roll.key)}
+        own = set(state.groups.members(roll.key, "claim")) if found else ()
+        return [seen for key, seen in found.items() if key not in own]
+
+    def _is_early(self, seen: SeenClaim, group: Key) -> bool:
+        """Had it devices before its pods came, which are all members?"""
+        view, groups = self._state.view, self._state.groups
+        users = filter(_lives, view.pods_of_claim(seen.key))
+        return is_early(seen, view) and all(groups.of("pod", pod.key) == group for pod in users)
 
     def _give_back_early(self, roll: Roll, early: list[SeenClaim], now: float) -> list[Decision]:
-        assert roll.group is not None
         writes, unit = self._state.writes, UnitKey("group", roll.key)
         free = [seen for seen in early if writes.get(seen.uid) is None]
-        if free:
+        if free and roll.group is not None:
             note = (
                 f"devices of {len(free)} claims are taken back: they were allocated before the pods of their group came"
             )

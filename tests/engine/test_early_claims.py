@@ -144,6 +144,14 @@ def test_a_group_that_is_incomplete_keeps_nothing_from_others() -> None:
     assert stage.bound() == {"other": "n0"}
 
 
+def test_nor_does_a_group_that_does_not_exist() -> None:
+    stage = Stage(*cluster(1, 2), claim("a", 2)).run(10)
+    stage.apply(*users("a"))
+    stage.run(5)
+    assert stage.taken() == []
+    assert stage.report("a")["reason"] == "GroupMissing"
+
+
 def test_a_group_that_ties_nothing_starts_with_what_it_has() -> None:
     stage = Stage(*cluster(2, 2), group(members=2), claim("a", 2), claim("b", 2)).run(10)
     before = stage.taken()
@@ -164,6 +172,20 @@ def test_half_of_a_group_had_devices_in_another_rack() -> None:
     stage.run(20)
     assert set(stage.bound().values()) == {"n1", "n2"}
     let_go_together(stage, 2, 2)
+
+
+def test_members_that_share_a_claim_and_cannot_all_run_where_it_is() -> None:
+    """n0 has the devices, but not the cpu for both."""
+    stage = Stage(*cluster(1, 1, cpu="8"), group(members=2), claim("shared")).run(10)
+    assert stage.taken() == ["n0/gpu-0"]
+    stage.apply(
+        pod("p", "shared", labels={LABEL: "gang"}, cpu="6"), pod("q", "shared", labels={LABEL: "gang"}, cpu="6")
+    )
+    stage.run(10)
+    assert stage.taken() == []
+    stage.apply(node("n1", cpu="64"), gpus("n1", 1))
+    stage.run(20)
+    assert set(stage.bound().values()) == {"n1"}
 
 
 def test_a_later_member_goes_where_its_group_is() -> None:

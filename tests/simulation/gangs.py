@@ -123,11 +123,30 @@ class GangStory(Story):
         spec = next((item["spec"] for item in self._all("ClaimGroup") if item["metadata"]["name"] == group), None)
         if group is None or spec is None:
             return
+        self._in_one_rack(group, spec)
         placed = sum(1 for item in self._ever(group) if self._was_given(item))
         if placed + self._bare(group) < spec["minMembers"]:
             self.broken.append(
                 Violation(self.world.now, "a gang starts whole", f"pod {decision.pod}", f"{placed} placed")
             )
+
+    def _in_one_rack(self, group: str, spec: Object) -> None:
+        if (spec.get("topology") or {}).get("mode") != "Same":
+            return
+        racks = {item["metadata"]["name"]: item["metadata"]["labels"].get(RACK) for item in self._all("Node")}
+        let_go = [item for item in self._members(group) if not _gated(item)]
+        found = {item["metadata"]["name"]: sorted({racks.get(node) for node in self._nodes(item)}) for item in let_go}
+        if len({rack for each in found.values() for rack in each}) > 1:
+            self.broken.append(Violation(self.world.now, "a gang is under one value", f"group {group}", str(found)))
+
+    def _nodes(self, item: Object) -> set[str]:
+        """Where its devices are."""
+        return {
+            result["pool"]
+            for each in self._all("ResourceClaim")
+            if each["metadata"]["name"] in _claims(item)
+            for result in ((each.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
+        }
 
     def _was_given(self, item: Object) -> bool:
         return _claims(item) <= self.given
@@ -141,8 +160,11 @@ class GangStory(Story):
         )
 
     def _has_devices(self, item: Object) -> bool:
+        """For itself: no other pod uses them."""
         claims = [each for each in self._all("ResourceClaim") if each["metadata"]["name"] in _claims(item)]
-        return bool(claims) and all((each.get("status") or {}).get("allocation") for each in claims)
+        states = [each.get("status") or {} for each in claims]
+        users = {user["uid"] for state in states for user in state.get("reservedFor") or ()}
+        return bool(claims) and all(state.get("allocation") for state in states) and users <= {item["metadata"]["uid"]}
 
     def rest(self, seconds: float = 900.0) -> list[Violation]:
         self.world.run_until(self.world.now + seconds)
@@ -225,9 +247,30 @@ class GangStory(Story):
         return sum(slots.values())
 
 
+class EarlyClaimsStory(GangStory):
+    """Members use claims that were made, and often allocated, long before them."""
+
+    def deeds(self) -> list[Callable[[], None]]:
+        return [*super().deeds(), self.early_claim, self.early_claim]
+
+    def early_claim(self) -> None:
+        self.player.apply([claim(self._name("early"), self.random.randint(1, 2))])
+
+    def _member(self, group: str) -> Object:
+        used = set().union(*map(_claims, self._all("Pod")))
+        free = [name for item in self._all("ResourceClaim") if (name := item["metadata"]["name"]) not in used]
+        early = [name for name in sorted(free) if name.startswith("early")]
+        if not early or self.random.random() < 0.3:
+            return super()._member(group)
+        name = self._name("member")
+        return pod(name, self.random.choice(early), labels={LABEL: group})
+
+
 def _claims(item: Object) -> set[str]:
-    """The generated claims of a pod; all members here have such."""
-    return {each.get("resourceClaimName", "") for each in (item.get("status") or {}).get("resourceClaimStatuses") or ()}
+    """The claims of a pod, generated or named."""
+    generated = (item.get("status") or {}).get("resourceClaimStatuses") or ()
+    named = item["spec"].get("resourceClaims") or ()
+    return {name for each in (*generated, *named) if (name := each.get("resourceClaimName"))}
 
 
 def _gated(item: Object) -> bool:

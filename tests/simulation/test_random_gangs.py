@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_operator.cluster.memory.faults import SeededFaults
-from tests.simulation.gangs import GangStory
+from tests.simulation.gangs import EarlyClaimsStory, GangStory
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -21,3 +21,14 @@ FOUND = [102, 281, 700120]
 @pytest.mark.parametrize("seed", [*range(25), *FOUND])
 def test_with_faults(seed: int) -> None:
     assert GangStory(seed, SeededFaults(seed)).play(25).calm().rest() == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_with_claims_that_were_there_before(seed: int) -> None:
+    assert EarlyClaimsStory(seed).play(25).calm().rest() == []
+
+
+#: 280: a group that does not exist kept devices; 374: members that share a claim could not all run where it was.
+@pytest.mark.parametrize("seed", [*range(10), 280, 374])
+def test_with_claims_that_were_there_before_and_faults(seed: int) -> None:
+    assert EarlyClaimsStory(seed, SeededFaults(seed)).play(25).calm().rest() == []

@@ -12,6 +12,7 @@ from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.evicting import evict
 from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.groups import GroupMember
+from dra_operator.engine.incomplete import Incomplete
 from dra_operator.engine.membership import Membership, Standing, is_bare, is_early, is_only_for, membership, owner_key
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Placed, Placer
@@ -38,6 +39,7 @@ class Lifecycle:
         #: Of pods that wait to be bound: UID, since when they are told to, and what that is by our clock.
         self._ready: dict[Key, tuple[str, float | None, float]] = {}
         self._rejections = Rejections(state, alarms)
+        self._incomplete = Incomplete(state, alarms)
         self._begun = False
         self.gangs = Gangs(state, placer, alarms, self._advance_member)
 
@@ -57,6 +59,7 @@ class Lifecycle:
             if pod is None:
                 self._state.drop_unit(UnitKey("pod", key))
                 self._ready.pop(key, None)
+                self._incomplete.forget(key)
             else:
                 decisions += self._look_at_pod(pod, now)
         groups, self._state.dirty_groups = self._state.dirty_groups, {}
@@ -121,6 +124,7 @@ class Lifecycle:
     def _look_at_pod(self, pod: Pod, now: float) -> list[Decision]:
         state = self._state
         found = membership(pod, state.view)
+        self._incomplete.note(pod, found, now)
         if GATE not in pod.gates:
             self._end_ungating(pod)
         group = state.groups.of("pod", pod.key)

@@ -57,10 +57,13 @@ def membership(pod: Pod, view: View) -> Membership:
         if state.needless:
             continue
         if state.key is None:
-            return Membership(Standing.INCOMPLETE, missing=f"claim {state.name!r} has not been generated yet")
+            return Membership(
+                Standing.INCOMPLETE,
+                missing=f"claim {state.name!r} has not been generated yet; that takes ResourceClaimTemplate {state.template} to exist",
+            )
         seen = view.claims.get(state.key)
         if seen is None:
-            return Membership(Standing.INCOMPLETE, missing=f"ResourceClaim {state.key} does not exist")
+            return Membership(Standing.INCOMPLETE, missing=f"ResourceClaim {state.key} does not exist: create it")
         if seen.claim.meta.deleted is not None:
             return Membership(Standing.INCOMPLETE, missing=f"ResourceClaim {state.key} is being deleted")
         owner = seen.claim.meta.controller

@@ -55,6 +55,10 @@ class EngineSettings:
     """Seconds that kube-scheduler waits for devices that must be made ready before it binds their pod (`bindingTimeout` in its
     DynamicResourcesArgs). What it said of the pod before is no verdict on them."""
 
+    missing_grace: float = 10.0
+    """Seconds that a pod waits for a claim that is not there until an Event says so: pods are often applied before their claims, and
+    kube-controller-manager needs a moment to generate them."""
+
     lost_after: float = 5.0
     """Seconds that no ResourceSlice names an allocated device until it is Lost: a driver that starts anew may withdraw
     what it publishes for a moment."""

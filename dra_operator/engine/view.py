@@ -56,11 +56,13 @@ class SeenClaim:
 
 @dataclass(frozen=True, slots=True)
 class PodClaimState:
-    """One claim of a pod: its name in the pod, the claim's key once known; `needless` where none is generated."""
+    """One claim of a pod: its name in the pod, the claim's key once known; `needless` where none is generated.
+    `template`: what it is to be generated from."""
 
     name: str
     key: Key | None
     needless: bool = False
+    template: str | None = None
 
 
 class View:
@@ -210,7 +212,7 @@ class View:
                     entry.name, (generated and Key(pod.meta.namespace, generated)) or None, not generated
                 )
             else:
-                yield PodClaimState(entry.name, None)
+                yield PodClaimState(entry.name, None, template=entry.template_name)
 
     @staticmethod
     def claim_keys(pod: Pod) -> Iterator[Key]:

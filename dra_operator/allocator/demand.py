@@ -240,7 +240,9 @@ def _make_shape(table: Table, way: Way, count: int) -> Shape:
     groups = [column.usable]
     for rule in way.constraints:
         if not table.plan.rules[rule].distinct:
-            groups = [group & members for group in groups for members in column.masks.get(rule, {}).values()]
+            # Without the empty ones and doubles: there would be twice as many with each constraint more.
+            parts = (group & members for group in groups for members in column.masks.get(rule, {}).values())
+            groups = [group for group in dict.fromkeys(parts) if group]
     takes = {order[bit]: column.takes[bit] for bit in bits_of(table.multi & column.usable)}
     limits = {order[bit]: limit for bit, limit in table.limits.items()}
     masks = tuple(positions(table, group) for group in groups if group)

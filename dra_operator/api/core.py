@@ -44,12 +44,18 @@ class HostPort:
         return self.ip == other.ip or self.ip in anywhere or other.ip in anywhere
 
 
+#: The most `Pod.conditions` with which a pod is placed. The API server takes tens of thousands, each of which would be held against each
+#: node, again and again, by a scheduler that serves everybody.
+MOST_CONDITIONS = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """`requests` is the scheduler's view of the whole pod: cpu in thousandths, the rest in whole units, `pods` = 1.
 
     `generated_claims` maps the pod's claim names to the ResourceClaims made for them; a name mapped to None needs no claim.
     `claimed_resources`: extended resources that the pod has by `extended_resource_claim`, not from a device plugin (KEP-5004).
+    `conditions`: how many entries its node selector, required node affinity and tolerations have, see `MOST_CONDITIONS`.
     """
 
     meta: ObjectMeta
@@ -75,6 +81,7 @@ class Pod:
     nominated_node: str | None
     ready: bool
     started: float | None
+    conditions: int
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Pod:
@@ -88,6 +95,8 @@ class Pod:
         affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
             "requiredDuringSchedulingIgnoredDuringExecution"
         )
+        selector = None if affinity is None else inside("spec.affinity.nodeAffinity", affinity, NodeSelector.from_dict)
+        tolerations = shared(each("spec.tolerations", spec.get("tolerations"), Toleration.from_dict))
         group = spec.get("schedulingGroup")
         return cls(
             meta=meta,
@@ -99,10 +108,8 @@ class Pod:
             gates=shared(tuple(gate["name"] for gate in spec.get("schedulingGates") or ())),
             claims=shared(each("spec.resourceClaims", spec.get("resourceClaims"), _pod_claim)),
             node_selector=shared_texts(spec.get("nodeSelector")),
-            node_affinity=None
-            if affinity is None
-            else inside("spec.affinity.nodeAffinity", affinity, NodeSelector.from_dict),
-            tolerations=shared(each("spec.tolerations", spec.get("tolerations"), Toleration.from_dict)),
+            node_affinity=selector,
+            tolerations=tolerations,
             requests=inside("spec", spec, pod_requests),
             host_ports=_host_ports(spec),
             scheduling_group=None if group is None else str(group.get("podGroupName") or group),
@@ -124,6 +131,7 @@ class Pod:
                 item.get("type") == "Ready" and item.get("status") == "True" for item in status.get("conditions") or ()
             ),
             started=parse_time(status.get("startTime")),
+            conditions=len(spec.get("nodeSelector") or ()) + len(tolerations) + (selector.size if selector else 0),
         )
 
     @property

@@ -21,6 +21,10 @@ CONSTRAINTS_ANNOTATION = "dra-operator.dev/constraints"
 _RequestName = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 
 
+#: As in a ResourceClaim.
+_MOST_CONSTRAINTS = 32
+
+
 class CrossConstraint(Model):
     """A constraint over devices of several claims. `requests` are "podClaimName/request"; empty = all."""
 
@@ -48,7 +52,7 @@ class ClaimGroupSpec(Model):
 
     min_members: Annotated[int, Field(strict=True, ge=1, le=4096)]
     topology: Topology | None = None
-    constraints: Annotated[tuple[CrossConstraint, ...], Field(max_length=32)] = ()
+    constraints: Annotated[tuple[CrossConstraint, ...], Field(max_length=_MOST_CONSTRAINTS)] = ()
     timeout: Seconds = 600.0
 
 
@@ -77,4 +81,6 @@ def constraints_of(annotation: str | None) -> tuple[CrossConstraint, ...]:
         raise InvalidField(f"is not JSON ({error}): write a list of constraints") from None
     if not isinstance(items, list):
         raise InvalidField(f"expected a JSON list of constraints, found {described(items)}")
+    if len(items) > _MOST_CONSTRAINTS:
+        raise InvalidField(f"has {len(items)} constraints, at most {_MOST_CONSTRAINTS} are allowed, as in a claim")
     return each("", items, CrossConstraint.read)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dra_operator.api.errors import InvalidField, each
@@ -17,6 +18,11 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...]
+    #: The values, for looking one up: a list of hostnames is as long as the cluster is large.
+    _among: Container[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_among", self.values if len(self.values) < _FEW else frozenset(self.values))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Requirement:
@@ -35,9 +41,9 @@ class Requirement:
         value = labels.get(self.key)
         match self.operator:
             case "In":
-                return value is not None and value in self.values
+                return value is not None and value in self._among
             case "NotIn":
-                return value is None or value not in self.values
+                return value is None or value not in self._among
             case "Exists":
                 return value is not None
             case "DoesNotExist":
@@ -52,11 +58,17 @@ class Requirement:
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
+#: Fewer values than this are looked through.
+_FEW = 8
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
+
+
 def _integer(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
+    """As Go's ParseInt reads an int64: no blanks, no underscores, nothing beyond 64 bits."""
+    if text is None or not _INTEGER.fullmatch(text):
         return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,11 @@ class NodeSelector:
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         return any(term.matches(name, labels) for term in self.terms)
+
+    @property
+    def size(self) -> int:
+        """Its entries. One field a term is free, so that naming a node in each term does not change it."""
+        return sum(len(term.expressions) + max(len(term.fields), 1) for term in self.terms)
 
     def only_node(self) -> str | None:
         """The one node this selector names by `metadata.name`, or None if it is not of that form."""

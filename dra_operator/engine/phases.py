@@ -99,8 +99,9 @@ def _not_a_unit(seen: SeenClaim, state: State) -> tuple[str, str]:
     for pod in state.view.pods_of_claim(seen.key):
         found = membership(pod, state.view)
         if found.standing is Standing.GATED_BY_OTHERS:
-            others = ", ".join(gate for gate in pod.gates if gate != GATE)
-            return "PodGated", f"pod {pod.key} is held by another scheduling gate ({others})"
+            others = [gate for gate in pod.gates if gate != GATE]
+            named = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
+            return "PodGated", f"pod {pod.key} is held by another scheduling gate ({named})"
         if found.standing is Standing.INCOMPLETE:
             return "PodIncomplete", f"pod {pod.key}: {found.missing}"
     return (

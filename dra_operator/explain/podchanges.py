@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from dra_operator.allocator import Trial
-from dra_operator.api.core import Node, Pod
+from dra_operator.api.core import MOST_CONDITIONS, Node, Pod
 from dra_operator.api.taints import untolerated
 from dra_operator.explain.changes import Change
 from dra_operator.explain.devicechanges import toleration_of
@@ -46,6 +46,8 @@ def pod_changes(look: Look, trial: Trial) -> list[Change]:
 
 def _changes(pod: Pod, node: Node, misfit: Misfit) -> Iterator[Change]:
     name = node.name
+    if pod.conditions > MOST_CONDITIONS:
+        return  # the misfit says what to do, and nothing else is looked at
     if misfit.resource:
         yield _smaller(pod, name, misfit)
     elif node.unschedulable and not any(item.tolerates(UNSCHEDULABLE) for item in pod.tolerations):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from dra_operator.api.core import HostPort, Node, Pod, Resources
+from dra_operator.api.core import MOST_CONDITIONS, HostPort, Node, Pod, Resources
 from dra_operator.api.taints import Taint, untolerated
 from dra_operator.inventory.trail import Trail
 
@@ -129,6 +129,11 @@ class NodeLedger:
         node = self._nodes.get(name)
         if node is None:
             return Misfit("node does not exist")
+        if pod.conditions > MOST_CONDITIONS:
+            return Misfit(
+                f"the pod's node selector, required node affinity and tolerations have {pod.conditions} entries, more than the "
+                f"{MOST_CONDITIONS} that are looked at: label the nodes that are meant and ask for that label"
+            )
         if node.unschedulable and not any(toleration.tolerates(UNSCHEDULABLE) for toleration in pod.tolerations):
             return Misfit("node is cordoned")
         taint = untolerated(node.taints, pod.tolerations)

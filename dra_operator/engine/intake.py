@@ -107,8 +107,9 @@ class Intake:
             remove(key)
 
     def replaced(self, kind: str, keys: set[Key]) -> None:
-        """After a re-list: whatever is not in it is gone."""
-        for key in sorted(self._known.get(kind, set()) - keys):
+        """After a re-list: whatever is not in it is gone, also what only an answer has told of."""
+        known = self._known.get(kind, set()) | (self._reporter.held() if kind == "ClaimReport" else set())
+        for key in sorted(known - keys):
             self.remove(kind, key)
 
     def _unreadable(self, kind: str, key: Key, raw: Raw, message: str) -> None:

@@ -36,7 +36,7 @@ _NEXT_BURST = 0.05
 @dataclass(slots=True)
 class _Report:
     """One ClaimReport as the API server has it (None: not there), and the write under way. `text` is its status as JSON: there is
-    one for every claim, and most are never looked at again."""
+    one for every claim, and most are never looked at again. `ended`: our watch has shown a report's end since the write was sent."""
 
     version: str | None = None
     number: int = 0
@@ -44,6 +44,7 @@ class _Report:
     owner: str = ""
     text: bytes = b"{}"
     sent: int | None = None
+    ended: bool = False
     sent_status: dict[str, Any] = field(default_factory=dict)
     written_at: float = float("-inf")
     phase: str = ""
@@ -109,10 +110,15 @@ class Reporter:
         if by:
             self._state.preempted[known.claim_uid] = str(by)
 
+    def held(self) -> set[Key]:
+        """The reports that there are, by our watch or by the API server's answers."""
+        return {key for key, report in self._reports.items() if report.version is not None}
+
     def remove_report(self, key: Key) -> None:
         report = self._reports.get(key)
         if report is not None:
             report.now_is(None, 0, {})
+            report.ended = True
             self._stale.look_at(key)
             if self._state.view.claim_by_uid(report.owner) is None:
                 self._forget_claim(report.owner)
@@ -269,7 +275,7 @@ class Reporter:
 
     def _send(self, key: Key, report: _Report, seen: SeenClaim, status: dict[str, Any], now: float) -> Decision:
         report.sent = self._state.writes.next_id()
-        report.sent_status, report.written_at, report.stale_since = status, now, None
+        report.sent_status, report.written_at, report.stale_since, report.ended = status, now, None, False
         self._by_id[report.sent] = key
         version = report.version if report.owner in ("", seen.uid) else None
         return WriteReport(report.sent, "ClaimReport", key, claim_report_body(seen.claim.meta, status, version))
@@ -285,8 +291,8 @@ class Reporter:
         report.sent = None
         self._stale.look_at(key)
         if outcome.ok and isinstance(outcome.decision, WriteReport):
-            # Of a claim that is gone our watch tells, and may have shown the report's end before this answer came.
-            if outcome.object is not None and key in self._state.view.claims:
+            # Our watch may have shown the end of this report before this answer came: then it tells of the next one, too.
+            if outcome.object is not None and key in self._state.view.claims and not report.ended:
                 self.apply_report(outcome.object, own=True)
             self._avoid_written(key, report.sent_status, now)
             self._hold_written(key, report.sent_status)

@@ -71,9 +71,9 @@ def across_claims() -> tuple[Stage, str]:
 
 @case
 def across_a_claim_with_devices() -> tuple[Stage, str]:
-    """The GPU was allocated before, on the other side of the machine."""
+    """Another pod uses the GPU, which is on the other side of the machine."""
     classes = [device_class(), device_class("nic", f'device.driver == "{NIC}"')]
-    stage = settled(*two_sides("n1"), *classes, claim("g"))
+    stage = settled(*two_sides("n1"), *classes, claim("g"), pod("first", "g"))
     stage.apply(claim("n", of="nic"), across("p", "g", "n"))
     return stage.run(20), "pod/p"
 

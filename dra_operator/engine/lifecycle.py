@@ -70,6 +70,9 @@ class Lifecycle:
 
     def _ring(self, now: float) -> None:
         for kind, key in self._alarms.due(now):
+            if kind == "incomplete":
+                self._incomplete.ring(key, now)
+                continue
             dirty = {"pod": self._state.dirty_pods, "group": self._state.dirty_groups}
             dirty.get(kind, self._state.dirty_claims)[key] = None
 

@@ -35,6 +35,15 @@ def test_what_comes_in_time_is_no_news() -> None:
     assert stage.events("WaitingForClaim") == []
 
 
+def test_nobody_is_tried_again_for_it() -> None:
+    """Every pod waits a moment for its generated claim."""
+    stage = Stage(*cluster(1, 1), template(), pod("first", templates=["gpu"])).run(5)
+    stage.apply(pod("late", templates=["gpu"]))
+    stage.run(20)
+    units = stage.engines[-1]._state.units
+    assert [unit.attempts for key, unit in units.items() if key.subject.name == "late"] == [1]
+
+
 def test_each_claim_that_is_missing_is_told() -> None:
     stage = Stage(*cluster(1, 2), pod("p", "a", "b")).run(20)
     stage.apply(claim("a"))

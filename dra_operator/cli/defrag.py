@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dra_operator.cli.explain import NamespaceOption, parse_target
+from dra_operator.cli.explain import NamespaceOption, parse_target, placed
 from dra_operator.cli.failures import FAILED, USAGE, CommandFailed
 from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
 from dra_operator.cli.output import OutputFormat, Printer, note, print_data
@@ -56,7 +56,8 @@ def defrag(
     scene = scene_of_files(file) if file else scene_of_cluster(kubeconfig, context)
     units = scene.engine.rearranging.waiting()[:UNITS]
     if asked is not None:
-        units = [target(scene, *asked)]
+        kind, key = asked
+        units = [target(scene, kind, placed(key, file, kubeconfig, context))]
     if not units:
         if not scene.fine:
             raise CommandFailed(code=FAILED)

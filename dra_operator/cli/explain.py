@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,8 @@ from dra_operator.cli.live import ContextOption, KubeconfigOption, exclude_files
 from dra_operator.cli.output import OutputFormat
 
 NamespaceOption = Annotated[
-    str | None, typer.Option("-n", "--namespace", metavar="NAME", help="Where it is; default: default.")
+    str | None,
+    typer.Option("-n", "--namespace", metavar="NAME", help="Where it is; default: the context's, with -f default."),
 ]
 _KINDS = {
     "claim": "claim",
@@ -62,6 +64,7 @@ def explain(
     from dra_operator.cli.explaining import explain_cluster, explain_files
 
     exclude_files(file, kubeconfig, context)
+    key = placed(key, file, kubeconfig, context)
     if file:
         account, fine = explain_files(file, kind, key)
     else:
@@ -75,7 +78,8 @@ def explain(
 
 
 def parse_target(text: str, namespace: str | None) -> tuple[str, Key]:
-    """(claim or pod, key) of `claim/NAME` or `pod/NAME`, or of `pod/NAMESPACE/NAME`, as commands print them. Raises CommandFailed."""
+    """(claim or pod, key) of `claim/NAME` or `pod/NAME`, or of `pod/NAMESPACE/NAME`, as commands print them; the key's namespace is
+    empty where none is said. Raises CommandFailed."""
     kind, slash, name = text.partition("/")
     within, between, name = name.rpartition("/")
     if between and within and namespace not in (None, within):
@@ -85,4 +89,15 @@ def parse_target(text: str, namespace: str | None) -> tuple[str, Key]:
         if slash and kind.lower().rstrip("s") in _WORKLOADS:
             hint = f"; name one of the pods of the {kind.lower().rstrip('s')}"
         raise CommandFailed(f"{text!r} is neither claim/NAME nor pod/NAME{hint}", USAGE)
-    return _KINDS[kind.lower()], Key(within or namespace or "default", name)
+    return _KINDS[kind.lower()], Key(within or namespace or "", name)
+
+
+def placed(key: Key, files: list[str] | None, kubeconfig: Path | None, context: str | None) -> Key:
+    """The key in the namespace that is meant where none was said: the kubeconfig's, as with kubectl; in manifests `default`."""
+    if key.namespace:
+        return key
+    if files:
+        return Key("default", key.name)
+    from dra_operator.cluster.kubernetes.connection import default_namespace
+
+    return Key(default_namespace(None if kubeconfig is None else str(kubeconfig), context), key.name)

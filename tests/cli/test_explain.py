@@ -113,6 +113,22 @@ def test_a_cluster_is_read_and_nothing_else(name: str, tmp_path: Path) -> None:
         assert [item["usable"] for item in told["requests"]] == [item.usable for item in inside.explanation.requests]
 
 
+def test_the_namespace_is_that_of_the_context(tmp_path: Path) -> None:
+    """As with kubectl; the server has nothing in it."""
+    stage = Stage(node("n1"), device_class(), claim("c"), pod("p", "c")).run(5)
+    with serve(stage.world.server, tmp_path) as cluster:
+        text = cluster.kubeconfig.read_text()
+        assert '"user": "u"}' in text
+        cluster.kubeconfig.write_text(text.replace('"user": "u"}', '"user": "u", "namespace": "team-a"}'))
+        for command in ("explain", "defrag"):
+            done = call(command, "pod/p", "--kubeconfig", cluster.kubeconfig)
+            assert done.returncode != 0
+            assert "team-a" in done.stderr
+            assert call(command, "pod/default/p", "--kubeconfig", cluster.kubeconfig).stderr != done.stderr
+        told = data("explain", "pod/p", "-n", "default", "--kubeconfig", cluster.kubeconfig)
+    assert told["object"] == "pod/default/p"
+
+
 def stage_key(name: str) -> Any:
     from dra_operator.api.meta import Key
 

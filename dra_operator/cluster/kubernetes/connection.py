@@ -129,6 +129,22 @@ async def load(kubeconfig: str | None = None, context: str | None = None, *, tok
     return await _connection(f"kubeconfig {path}", read, token_refresh)
 
 
+def default_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that a user means who names none, as kubectl has it: the context's; in a pod its own; else `default`.
+
+    What is wrong with the kubeconfig is for `load` to say.
+    """
+    path = kubeconfig or os.environ.get("KUBECONFIG")
+    if not path and context is None and os.environ.get(SERVICE_HOST):
+        return own_namespace("default")
+    try:
+        contexts, current = loaders.list_kube_config_contexts(os.path.expanduser(path or "~/.kube/config"))
+        named = current if context is None else next(each for each in contexts if each["name"] == context)
+        return str(named["context"].get("namespace") or "default")
+    except Exception:  # the loaders raise whatever a malformed file leads to
+        return "default"
+
+
 def _existing(path: str) -> str:
     path = os.path.expanduser(path)
     if not any(os.path.exists(part) for part in path.split(os.pathsep)):

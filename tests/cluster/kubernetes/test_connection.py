@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_operator.cluster.kubernetes.connection import NoConnection, load, own_namespace
+from dra_operator.cluster.kubernetes.connection import NoConnection, default_namespace, load, own_namespace
 from dra_operator.cluster.kubernetes.kubeconfig import loaders
 
 KUBECONFIG = """
@@ -40,6 +40,34 @@ async def test_a_kubeconfig_is_read(kubeconfig: Path, context: str | None, serve
     assert connection.server == server
     assert connection.tls() is None
     assert await connection.authorization() == "Bearer abc"
+
+
+@pytest.mark.parametrize(
+    ("context", "namespace"), [(None, "team-a"), ("first", "team-a"), ("second", "default"), ("third", "default")]
+)
+def test_the_namespace_is_the_contexts(
+    kubeconfig: Path, context: str | None, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig.write_text(KUBECONFIG.replace("cluster: one, user: u", "cluster: one, user: u, namespace: team-a"))
+    assert default_namespace(str(kubeconfig), context) == namespace
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    assert default_namespace(None, context) == namespace
+
+
+@pytest.mark.parametrize("text", ["", "{", "contexts: 1"])
+def test_the_namespace_of_a_kubeconfig_that_cannot_be_read(kubeconfig: Path, text: str) -> None:
+    """What is wrong with it is said where it is connected with."""
+    kubeconfig.write_text(text)
+    assert default_namespace(str(kubeconfig)) == "default"
+
+
+def test_the_namespace_in_a_pod_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "namespace"
+    file.write_text("team-b\n")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setattr("dra_operator.cluster.kubernetes.connection.NAMESPACE_FILE", str(file))
+    assert default_namespace() == "team-b"
 
 
 async def test_a_token_file_is_read_again_when_it_is_old(kubeconfig: Path, tmp_path: Path) -> None:

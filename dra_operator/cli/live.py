@@ -86,22 +86,27 @@ def stream_cluster(
 ) -> None:
     """As `read_cluster`, a page at a time; pages of different kinds come in any order. Raises CommandFailed."""
     absent: list[str] = []
+    forbidden: dict[Resource, str] = {}
 
     async def read() -> None:
         async with _connected(kubeconfig, context) as client:
-            lists = asyncio.gather(*(_list(client, resource, take) for resource in resources))
+            lists = asyncio.gather(*(_list(client, resource, take, forbidden) for resource in resources))
             served, _ = await asyncio.gather(lists, asyncio.to_thread(meanwhile))
         absent.extend(resource.kind for resource, there in zip(resources, served, strict=True) if not there)
 
     import uvloop
 
     uvloop.run(read())
+    if forbidden:
+        # All of them at once: rights are given together.
+        names = ", ".join(sorted(f"{resource.plural} ({resource.group or 'core'})" for resource in forbidden))
+        raise CommandFailed(f"{next(iter(forbidden.values()))}; not allowed to list: {names}; {_REPAIRS[403]}")
     if absent:
         note(f"the cluster does not serve {', '.join(absent)}: is the operator installed?")
 
 
-async def _list(client: Any, resource: Resource, take: Take) -> bool:
-    """False where the kind is the operator's own and not served."""
+async def _list(client: Any, resource: Resource, take: Take, forbidden: dict[Resource, str]) -> bool:
+    """False where the kind is the operator's own and not served. What the user may not read is noted in `forbidden`."""
     from dra_operator.cluster.kubernetes.lean import lean_metadata, lean_pod
     from dra_operator.cluster.kubernetes.listing import ListFailed, key_of, pages
     from dra_operator.cluster.kubernetes.settings import WatchSettings
@@ -124,7 +129,9 @@ async def _list(client: Any, resource: Resource, take: Take) -> bool:
     except ListFailed as failure:
         if failure.response.status == 404 and resource.group == OPERATOR_GROUP:
             return False
-        raise
+        if failure.response.status != 403:
+            raise
+        forbidden[resource] = str(failure)
     return True
 
 

@@ -113,6 +113,14 @@ def test_a_cluster_that_does_not_answer(
     assert repair in line
 
 
+def test_all_that_may_not_be_read_is_named_at_once(
+    refusing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (line,) = call("explain pod/p", kubeconfig(refusing + "/403"), tmp_path, capsys)
+    for name in ("nodes (core)", "pods (core)", "resourceslices (resource.k8s.io)", "claimreports (dra-operator.dev)"):
+        assert name in line
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -143,7 +143,7 @@ class Watcher:
     def after(self, looks: int) -> int:
         """Wait for a look later than `looks`, and tell its number."""
         with self._news:
-            self._news.wait_for(lambda: self._looks > looks, timeout=30)
+            self._news.wait_for(lambda: self._looks > looks, timeout=60)
             return self._looks
 
     @property
@@ -215,7 +215,9 @@ class Play:
         self._apply(self.story.given)
         # Each node is tainted until kube-controller-manager has seen that it is Ready, and they come in any order.
         nodes = {self.prefix + item["metadata"]["name"] for item in self.story.given if item["kind"] == "Node"}
-        eventually(lambda: schedulable(self.plane.client, nodes), 60, what="the nodes are Ready and untainted")
+        eventually(lambda: schedulable(self.plane.client, nodes), what="the nodes are Ready and untainted")
+        policies = [item["metadata"]["name"] for item in self.story.given if item["kind"] == "AllocationPolicy"]
+        eventually(lambda: all(map(self._judged, policies)), what="the operator has judged the policies")
         time.sleep(1.0)  # until the operator and the admission plugins have seen what is given
         start = time.monotonic()
         for what in self.story.moments:
@@ -226,6 +228,10 @@ class Play:
                 self._check(what)
                 # What comes next keeps its distance: it builds on what this check found, however long that took.
                 start = max(start, time.monotonic() - what.at)
+
+    def _judged(self, policy: str) -> bool:
+        found = self.plane.client.get(BY_KIND["AllocationPolicy"].path("", self.prefix + policy))
+        return bool((found.get("status") or {}).get("conditions"))
 
     def _check(self, check: Check) -> None:
         sight = Sight(self.watcher, self.prefix)
@@ -304,7 +310,7 @@ class Play:
                     client.put(path, {**item, "metadata": replacement})
             return True
 
-        eventually(accepted, 30, what=f"{item['kind']} {metadata['name']} is accepted")
+        eventually(accepted, what=f"{item['kind']} {metadata['name']} is accepted")
         if not where:
             self._made[path] = None
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.real
 AT_ONCE = 40
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_scenarios(control_plane: ControlPlane, operator: OperatorProcess) -> None:
     chosen = [story for story in stories() if story.real]
     assert len(chosen) >= 15

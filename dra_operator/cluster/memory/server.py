@@ -1,7 +1,7 @@
 """The API server: takes a Request from a User, gives a Response, and logs what changed.
 
 The order of a write is that of the real server: find the object, apply the patch, defaults, admission, validation, optimistic
-lock, store. Kinds' own rules are in `kinds`; eviction and binding in their modules.
+lock, store. Kinds' own rules are in `kinds`; binding, eviction and finalizing in `subresources`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from dra_operator.api.meta import Key, format_time
 from dra_operator.bridge.limits import add_limits
 from dra_operator.cluster import rest
-from dra_operator.cluster.memory import admission, defaults, deletion, patches, refusals
+from dra_operator.cluster.memory import admission, defaults, deletion, patches, refusals, subresources
 from dra_operator.cluster.memory.endpoints import keep_fixed
 from dra_operator.cluster.memory.identity import ADMIN, User
-from dra_operator.cluster.memory.kinds import RULES, Rules, content
-from dra_operator.cluster.memory.pod_subresources import bind, evict
+from dra_operator.cluster.memory.kinds import RULES, content
+from dra_operator.cluster.memory.preconditions import check_identity
 from dra_operator.cluster.memory.refusals import Refused
 from dra_operator.cluster.memory.registrar import Registrar
 from dra_operator.cluster.memory.routes import Route, field_selector, label_selector, route
@@ -131,12 +131,12 @@ class MemoryServer:
     def _serve(self, request: Request, user: User) -> Response:
         found = route(request.path)
         if found.subresource not in ("", "status"):
-            return self._pod_subresource(found, request, user)
+            return subresources.serve(self, found, request)
         if found.subresource == "status" and not RULES[found.resource].status:
             raise refusals.no_such_path()
         match request.method, bool(found.name):
             case "GET", True:
-                return Response(200, clone(self._existing(found)))
+                return Response(200, clone(self.existing(found)))
             case "GET", False:
                 return self._list(found, request)
             case "POST", False:
@@ -152,7 +152,7 @@ class MemoryServer:
             case _:
                 raise refusals.method_not_allowed()
 
-    def _existing(self, found: Route) -> Object:
+    def existing(self, found: Route) -> Object:
         item = self.store.get(found.resource, _key(found))
         if item is None:
             raise refusals.not_found(found.resource, found.name)
@@ -266,14 +266,14 @@ class MemoryServer:
             raise refusals.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
-        return self._update(found, self._existing(found), item, request, user)
+        return self._update(found, self.existing(found), item, request, user)
 
     def _patch(self, found: Route, request: Request, user: User) -> Response:
         if request.content_type == rest.APPLY_PATCH and self.store.get(found.resource, _key(found)) is None:
             body = {**request.body, "metadata": {**(request.body.get("metadata") or {}), "name": found.name}}
             created = replace(request, body=body)
             return self._create(Route(found.resource, found.namespace, "", ""), created, user)
-        old = self._existing(found)
+        old = self.existing(found)
         rules = RULES[found.resource]
         match request.content_type:
             case rest.MERGE_PATCH:
@@ -292,7 +292,7 @@ class MemoryServer:
     def _update(self, found: Route, old: Object, item: Object, request: Request, user: User) -> Response:
         """Store `item` over `old` with the semantics of the main endpoint or of /status."""
         resource, rules = found.resource, RULES[found.resource]
-        self._check_identity(found, old, item, rules, patched=request.method == "PATCH")
+        check_identity(found, old, item, rules, patched=request.method == "PATCH")
         keep_fixed(resource, rules, item, old, found.subresource)
         if not found.subresource:
             rules.default(item)
@@ -313,26 +313,6 @@ class MemoryServer:
                 self.store.put(resource, item, self.clock())
         return Response(200, clone(item))
 
-    def _check_identity(self, found: Route, old: Object, item: Object, rules: Rules, *, patched: bool) -> None:
-        """Optimistic lock and uid: a precondition of a PUT, a field that cannot be changed for a PATCH."""
-        meta = item["metadata"]
-        if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            if patched:
-                cause = refusals.invalid("metadata.uid", meta["uid"], "field is immutable")
-                raise refusals.unprocessable(found.resource, found.name, [cause])
-            raise refusals.conflict(
-                found.resource,
-                found.name,
-                f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}",
-            )
-        version = meta.get("resourceVersion")
-        if not version:
-            if not rules.unconditional:
-                cause = refusals.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-                raise refusals.unprocessable(found.resource, found.name, [cause])
-        elif str(version) != old["metadata"]["resourceVersion"]:
-            raise refusals.stale(found.resource, found.name)
-
     def _check_admin(self, resource: Resource, item: Object, old: Object | None = None) -> list[refusals.Cause]:
         if resource not in (rest.RESOURCE_CLAIMS, rest.RESOURCE_CLAIM_TEMPLATES):
             return []
@@ -344,7 +324,7 @@ class MemoryServer:
             raise refusals.unprocessable(resource, item["metadata"].get("name") or "", causes)
 
     def _delete(self, found: Route, request: Request, user: User) -> Response:
-        old = self._existing(found)
+        old = self.existing(found)
         options = deletion.Options.read(request.body, request.query)
         self.policies.validate(admission.Attempt(found.resource, "", None, old, user))
         after = self.delete_object(found.resource, old, options)
@@ -375,33 +355,6 @@ class MemoryServer:
             path = found.resource.path(item["metadata"].get("namespace") or "", item["metadata"]["name"])
             self._delete(route(path), request, user)
         return listed
-
-    def _pod_subresource(self, found: Route, request: Request, user: User) -> Response:
-        if found.resource is rest.NAMESPACES and found.subresource == "finalize" and request.method == "PUT":
-            return self._finalize(found, request)
-        if found.resource is not PODS or request.method != "POST":
-            raise refusals.no_such_path()
-        pod = self._existing(found)
-        match found.subresource:
-            case "binding":
-                return bind(self.store, pod, request, self.clock())
-            case "eviction":
-                return evict(self, pod, request)
-            case _:
-                raise refusals.no_such_path()
-
-    def _finalize(self, found: Route, request: Request) -> Response:
-        item = clone(self._existing(found))
-        item["spec"] = {"finalizers": list((request.body.get("spec") or {}).get("finalizers") or ())}
-        if (
-            item["metadata"].get("deletionTimestamp")
-            and not item["spec"]["finalizers"]
-            and not item["metadata"].get("finalizers")
-        ):
-            self.store.remove(rest.NAMESPACES, item, self.clock())
-        else:
-            self.store.put(rest.NAMESPACES, item, self.clock())
-        return Response(200, clone(item))
 
 
 def _key(found: Route) -> Key:

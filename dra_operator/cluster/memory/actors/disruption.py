@@ -9,8 +9,8 @@ from dra_operator.api.meta import Key, format_time, parse_time
 from dra_operator.cluster.memory.actors.actor import Reconciler
 from dra_operator.cluster.memory.actors.objects import controller, deleting, key, ready, terminal
 from dra_operator.cluster.memory.identity import DISRUPTION_CONTROLLER
-from dra_operator.cluster.memory.pod_subresources import covers
 from dra_operator.cluster.memory.store import Change
+from dra_operator.cluster.memory.subresources import covers
 from dra_operator.cluster.memory.values import Object, clone, dig
 from dra_operator.cluster.rest import BY_KIND, DISRUPTION_BUDGETS, PODS, Resource
 

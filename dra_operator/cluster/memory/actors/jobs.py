@@ -13,8 +13,8 @@ from dra_operator.cluster.memory.actors.objects import active, condition, deleti
 from dra_operator.cluster.memory.actors.objects import key as key_of
 from dra_operator.cluster.memory.actors.pod_templates import Workload, pod_from, victims_first
 from dra_operator.cluster.memory.identity import JOB_CONTROLLER
-from dra_operator.cluster.memory.pod_subresources import set_condition
 from dra_operator.cluster.memory.store import Change
+from dra_operator.cluster.memory.subresources import set_condition
 from dra_operator.cluster.memory.values import Object, clone, dig
 from dra_operator.cluster.rest import JOBS, PODS, Resource
 

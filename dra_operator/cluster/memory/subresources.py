@@ -1,4 +1,4 @@
-"""`pods/binding` and `pods/eviction`."""
+"""The subresources that are no view of their object: `pods/binding`, `pods/eviction` and `namespaces/finalize`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from dra_operator.api.core import TERMINAL_PHASES
 from dra_operator.api.meta import format_time
 from dra_operator.api.selectors import LabelSelector
+from dra_operator.cluster import rest
 from dra_operator.cluster.memory import refusals
 from dra_operator.cluster.memory.deletion import Options
+from dra_operator.cluster.memory.routes import Route
 from dra_operator.cluster.memory.store import Store
 from dra_operator.cluster.memory.values import Object, clone, dig
 from dra_operator.cluster.rest import DISRUPTION_BUDGETS, PODS, Request, Response
@@ -17,6 +19,31 @@ if TYPE_CHECKING:
     from dra_operator.cluster.memory.server import MemoryServer
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def serve(server: MemoryServer, found: Route, request: Request) -> Response:
+    """Raises Refused: 404 where there is no such subresource or object, and what each of them refuses."""
+    match found.resource, found.subresource, request.method:
+        case rest.NAMESPACES, "finalize", "PUT":
+            return _finalize(server.store, server.existing(found), request, server.clock())
+        case rest.PODS, "binding", "POST":
+            return bind(server.store, server.existing(found), request, server.clock())
+        case rest.PODS, "eviction", "POST":
+            return evict(server, server.existing(found), request)
+        case _:
+            raise refusals.no_such_path()
+
+
+def _finalize(store: Store, namespace: Object, request: Request, now: float) -> Response:
+    """A namespace that is being deleted goes with its last finalizer."""
+    item = clone(namespace)
+    item["spec"] = {"finalizers": list((request.body.get("spec") or {}).get("finalizers") or ())}
+    meta = item["metadata"]
+    if meta.get("deletionTimestamp") and not item["spec"]["finalizers"] and not meta.get("finalizers"):
+        store.remove(rest.NAMESPACES, item, now)
+    else:
+        store.put(rest.NAMESPACES, item, now)
+    return Response(200, clone(item))
 
 
 def bind(store: Store, pod: Object, request: Request, now: float) -> Response:

@@ -10,7 +10,8 @@ import re
 from typing import Any
 
 from tests.allocator.problems import Choices
-from tests.differential.grammar import DOMAIN, LEAVES, TEMPLATES
+from tests.differential.grammar import TEMPLATES
+from tests.differential.leaves import DOMAIN, LEAVES
 
 __all__ = ["choose_case", "choose_derived_case", "choose_expression"]
 

@@ -1,75 +1,11 @@
-"""What random expressions are grown from: by kind of value, what stands alone and what has parts.
+"""What random expressions are grown from: by kind of value, what has parts. What stands alone is in `leaves`.
 
 `{kind}` in a template is a part to grow; `{bool|x:int}` is one in which a variable `x` of kind int may be used.
 """
 
 from __future__ import annotations
 
-DOMAIN = "gpu.example.com"
-_ATTRIBUTES = f'device.attributes["{DOMAIN}"]'
-_CAPACITY = f'device.capacity["{DOMAIN}"]'
-
-LEAVES: dict[str, list[str]] = {
-    "bool": ["true", "false", "device.allowMultipleAllocations", f"{_ATTRIBUTES}.ready", f"has({_ATTRIBUTES}.model)"],
-    "int": ["0", "1", "-1", "2", "7", "40", "9223372036854775807", "-9223372036854775808", "0x1F"],
-    "uint": ["0u", "1u", "7u", "18446744073709551615u"],
-    "double": ["0.0", "1.0", "-1.5", "2.5", "1e10", "1e300", "0.1", "double('NaN')", "double('inf')", "-0.0"],
-    "string": [
-        "''",
-        "'a'",
-        "'a100'",
-        "'A100-40GB'",
-        "'é€𝄞'",
-        "'1'",
-        "'1.5'",
-        "'b,c,,d'",
-        "'10.0.0.1'",
-        "device.driver",
-        r"'x\ty'",
-    ],
-    "bytes": ["b''", "b'abc'", r"b'\xff\x00'", "b'é'"],
-    "ints": ["[]", "[1]", "[1, 2, 3]", "[3, 1, 2, 1]", "[0, -1]"],
-    "strings": ["[]", "['a']", "['b', 'a', 'b']", "['x', 'é']"],
-    "map": ["{}", "{'a': 1}", "{'b': 2}"],
-    "duration": ["duration('0s')", "duration('1h30m')", "duration('-1.5s')", "duration('1ns')", "duration('100ms')"],
-    "timestamp": [
-        "timestamp('2024-02-29T12:34:56.789Z')",
-        "timestamp('1969-12-31T23:59:59.5Z')",
-        "timestamp('2023-07-16T01:00:00+02:30')",
-        "timestamp(0)",
-        "timestamp('9999-12-31T23:59:59Z')",
-    ],
-    "optional": ["optional.none()", "optional.of(1)", "{'a': 1}.?a", "{'a': 1}.?b", "[1, 2][?1]", "[][?0]"],
-    "quantity": [
-        "quantity('0')",
-        "quantity('40Gi')",
-        "quantity('1500m')",
-        "quantity('1e3')",
-        "quantity('-1')",
-        f"{_CAPACITY}.memory",
-    ],
-    "semver": ["semver('1.0.0')", "semver('2.1.3-rc.1+b')", "semver('v1.2', true)", f"{_ATTRIBUTES}.driverVersion"],
-    "ip": ["ip('10.0.0.1')", "ip('::1')", "ip('fe80::1')", "ip('2001:DB8::')"],
-    "cidr": ["cidr('10.0.0.0/8')", "cidr('10.1.2.3/16')", "cidr('2001:db8::/32')", "cidr('0.0.0.0/0')"],
-    "url": ["url('https://u@example.com:8080/a%20b?x=1&x=2#f')", "url('/only/path?q')", "url('HTTP://[::1]/')"],
-    "dyn": [
-        *(
-            f"{_ATTRIBUTES}.{name}"
-            for name in ("index", "model", "ready", "driverVersion", "numas", "links", "missing")
-        ),
-        'device.attributes["other.example.com"].zone',
-        "dyn(1)",
-        "dyn('a')",
-        "dyn(1.0)",
-        "dyn(1u)",
-        "dyn([1, 2])",
-        "dyn(null)",
-        "dyn({'a': 1})",
-        "dyn(true)",
-    ],
-    "pattern": ["'a+'", "'^[A-Z]'", "'(?i)a100'", "'[0-9]+'", "''", r"'\\d'", "'x*'", "'a|b'", "'(a)(b)?'"],
-    "zone": ["'UTC'", "''", "'+02:00'", "'-05:30'", "'Nowhere'"],
-}
+from tests.differential.leaves import ATTRIBUTES
 
 TEMPLATES: dict[str, list[str]] = {
     "bool": [
@@ -107,7 +43,7 @@ TEMPLATES: dict[str, list[str]] = {
         "{dyn} in {ints}",
         "{dyn} in {dyn}",
         "{string} in device.attributes",
-        "{string} in " + _ATTRIBUTES,
+        "{string} in " + ATTRIBUTES,
         "has({map}.a)",
         "has({dyn}.a)",
         "{optional}.hasValue()",
@@ -129,12 +65,12 @@ TEMPLATES: dict[str, list[str]] = {
         "{ints}.existsOne(i, v, {bool|i:int,v:int})",
         "{dyn}.exists(d, {bool|d:dyn})",
         "{dyn}.all(d, {bool|d:dyn})",
-        _ATTRIBUTES + ".all(k, {bool|k:string})",
+        ATTRIBUTES + ".all(k, {bool|k:string})",
         "device.attributes.exists(d, {bool|d:string})",
-        _ATTRIBUTES + ".exists(k, v, {bool|k:string,v:dyn})",
+        ATTRIBUTES + ".exists(k, v, {bool|k:string,v:dyn})",
         "cel.bind(b, {bool}, {bool|b:bool})",
         "cel.bind(n, {int}, {bool|n:int})",
-        "cel.bind(m, " + _ATTRIBUTES + ", has(m.index) && {bool})",
+        "cel.bind(m, " + ATTRIBUTES + ", has(m.index) && {bool})",
         "{quantity} == {quantity}",
         "{quantity}.isGreaterThan({quantity})",
         "{quantity}.isLessThan({quantity})",
@@ -182,7 +118,7 @@ TEMPLATES: dict[str, list[str]] = {
         "type({dyn}) == type({dyn})",
         "dyn({bool})",
         "{ints}.map(x, {bool|x:int}).size() > 1",
-        _ATTRIBUTES + ".?ready.orValue({bool})",
+        ATTRIBUTES + ".?ready.orValue({bool})",
         "{ints}.exists(x, x in {ints})",
     ],
     "int": [
@@ -248,7 +184,7 @@ TEMPLATES: dict[str, list[str]] = {
         "{dyn}.max()",
         "{ints}.first().orValue({int})",
         "{ints}.last().orValue({int})",
-        _ATTRIBUTES + ".?index.orValue({int})",
+        ATTRIBUTES + ".?index.orValue({int})",
         "{optional}.optMap(o, {int|o:int}).orValue({int})",
         "{optional}.optFlatMap(o, {optional|o:int}).orValue({int})",
     ],
@@ -319,7 +255,7 @@ TEMPLATES: dict[str, list[str]] = {
         "{url}.getEscapedPath()",
         "{strings}[{int}]",
         "cel.bind(s, {string}, {string|s:string})",
-        _ATTRIBUTES + ".?model.orValue({string})",
+        ATTRIBUTES + ".?model.orValue({string})",
         "{strings}.max()",
         "{dyn} + {string}",
         "{string}.split({string})[{int}]",
@@ -425,7 +361,7 @@ TEMPLATES: dict[str, list[str]] = {
         "{dyn}['a']",
         "{dyn}.?a",
         "({bool} ? {dyn} : {dyn})",
-        _ATTRIBUTES + "[{string}]",
+        ATTRIBUTES + "[{string}]",
         "{dyn} + {dyn}",
         "{dyn}.map(d, {dyn|d:dyn})",
         "{dyn}.filter(d, {bool|d:dyn})",

@@ -6,10 +6,7 @@ Each builder returns the stage after the engine has come to rest, and what is to
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from dra_operator.cluster.memory.actors.claims import ClaimController
-from dra_operator.engine.settings import EngineSettings
 from tests.engine.stage import (
     GPU,
     Object,
@@ -26,11 +23,21 @@ from tests.engine.stage import (
     template,
     workload,
 )
-
-NIC = "nic.example.com"
-NUMA = "resource.kubernetes.io/numaNode"
-PCIE = "resource.kubernetes.io/pcieRoot"
-NEVER = {"mode": "Never"}
+from tests.explain.clusters import (
+    MEMORY,
+    MODEL,
+    NEVER,
+    NIC,
+    NUMA,
+    aligned,
+    asking,
+    big_gpus,
+    device,
+    published,
+    settled,
+    two_sides,
+    without_claim_controller,
+)
 
 Case = Callable[[], tuple[Stage, str]]
 CASES: dict[str, Case] = {}
@@ -39,53 +46,6 @@ CASES: dict[str, Case] = {}
 def case(builder: Case) -> Case:
     CASES[builder.__name__.replace("_", "-")] = builder
     return builder
-
-
-def settled(*objects: Object, seconds: float = 20.0) -> Stage:
-    return Stage(*objects, settings=EngineSettings()).run(seconds)
-
-
-def device(name: str, **fields: Any) -> Object:
-    """`attributes` and `capacity` as plain values."""
-    item: Object = {"name": name, **fields}
-    item["attributes"] = {
-        key: {"int": value} if isinstance(value, int) else {"string": value}
-        for key, value in fields.get("attributes", {}).items()
-    }
-    if "capacity" in fields:
-        item["capacity"] = {key: {"value": value} for key, value in fields["capacity"].items()}
-    return item
-
-
-def published(node_name: str, devices: list[Object], *, driver: str = GPU, count: int = 1, **spec: Any) -> Object:
-    short = driver.partition(".")[0]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node_name}-{short}"},
-        "spec": {
-            "driver": driver,
-            "nodeName": node_name,
-            "pool": {"name": node_name, "generation": 1, "resourceSliceCount": count},
-            "devices": devices,
-            **spec,
-        },
-    }
-
-
-def big_gpus(node_name: str, count: int = 2, memory: str = "40Gi", model: str = "A100", **fields: Any) -> Object:
-    return published(
-        node_name,
-        [device(f"gpu-{i}", attributes={"model": model}, capacity={"memory": memory}, **fields) for i in range(count)],
-    )
-
-
-def asking(name: str, spec: Object) -> Object:
-    return {**claim(name), "spec": spec}
-
-
-MEMORY = f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0'
-MODEL = f'device.attributes["{GPU}"].model == "H100"'
 
 
 # -- selectors and classes
@@ -299,21 +259,6 @@ def pool_incomplete() -> tuple[Stage, str]:
 # -- together
 
 
-def aligned(count: int = 1) -> Object:
-    requests = [
-        {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": count}},
-        {"name": "nic", "exactly": {"deviceClassName": "nic"}},
-    ]
-    return {"devices": {"requests": requests, "constraints": [{"matchAttribute": NUMA, "requests": ["gpu", "nic"]}]}}
-
-
-def two_sides(name: str) -> list[Object]:
-    """GPUs on one NUMA node, the NIC on the other; each GPU shares a PCIe root with a NIC all the same."""
-    both = [device(f"gpu-{i}", attributes={NUMA: 0, PCIE: f"pci{i}"}) for i in range(2)]
-    nics = [device("nic-0", attributes={NUMA: 1, PCIE: "pci0"})]
-    return [node(name), published(name, both), published(name, nics, driver=NIC)]
-
-
 @case
 def numa_nodes_differ() -> tuple[Stage, str]:
     nodes = [item for name in ("n1", "n2", "n3", "n4", "n5", "n6") for item in two_sides(name)]
@@ -377,14 +322,6 @@ def kept_by_nobody() -> tuple[Stage, str]:
     stage = settled(node("n1"), gpus("n1", 1), device_class(), claim("forgotten"))
     stage.apply(claim("c"), pod("p", "c"))
     return stage.run(20), "pod/p"
-
-
-def without_claim_controller(stage: Stage) -> Stage:
-    """As if kube-controller-manager was down: nobody frees the claims of pods that are done or gone."""
-    for actor in stage.world.actors:
-        if isinstance(actor, ClaimController):
-            actor.work = lambda: None  # type: ignore[method-assign]
-    return stage
 
 
 @case

@@ -18,7 +18,8 @@ from tests.engine.stage import (
     policy,
     priority_class,
 )
-from tests.explain.cases import MEMORY, NEVER, NIC, NUMA, asking, big_gpus, case, device, published, settled, two_sides
+from tests.explain.cases import case
+from tests.explain.clusters import MEMORY, NEVER, NIC, NUMA, asking, big_gpus, device, published, settled, two_sides
 
 GROUP = "dra-operator.dev/claim-group"
 ANNOTATION = "dra-operator.dev/constraints"

@@ -9,7 +9,7 @@ import pytest
 
 from dra_operator.api.meta import Key
 from tests.engine.stage import Object, Stage, claim, device_class, gpus, node, pod, policy
-from tests.explain.cases import settled
+from tests.explain.clusters import settled
 from tests.explain.gangcases import group, members
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dra_operator.api.claims import Allocation
 from dra_operator.api.core import Pod
-from dra_operator.api.group import CONSTRAINTS_ANNOTATION
 from dra_operator.api.meta import Key
 from dra_operator.engine.ages import note_first_sight, seen_at_first, since
 from dra_operator.engine.alarms import Alarms
 from dra_operator.engine.decisions import Decision, EvictPod
 from dra_operator.engine.evicting import evict
 from dra_operator.engine.gangs import Gangs
+from dra_operator.engine.givingback import give_back_abandoned, give_back_early, give_back_of_incomplete
 from dra_operator.engine.groups import GroupMember
 from dra_operator.engine.incomplete import Incomplete
-from dra_operator.engine.membership import Membership, Standing, is_bare, is_early, is_only_for, membership, owner_key
+from dra_operator.engine.membership import (
+    Membership,
+    Standing,
+    is_bare,
+    membership,
+    owner_key,
+)
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
@@ -52,7 +58,7 @@ class Lifecycle:
         decisions: list[Decision] = []
         claims, self._state.dirty_claims = self._state.dirty_claims, {}
         for key in claims:
-            self._look_at_claim(key, now)
+            decisions += self._look_at_claim(key, now)
         pods, self._state.dirty_pods = self._state.dirty_pods, {}
         for key in pods:
             pod = self._state.view.pods.get(key)
@@ -85,7 +91,7 @@ class Lifecycle:
 
     # -- bare claims
 
-    def _look_at_claim(self, key: Key, now: float) -> None:
+    def _look_at_claim(self, key: Key, now: float) -> list[Decision]:
         state = self._state
         seen = state.view.claims.get(key)
         group = state.groups.of("claim", key)
@@ -93,18 +99,19 @@ class Lifecycle:
             state.dirty_groups[group] = None
         if seen is None:
             state.drop_unit(UnitKey("claim", key))
-            return
+            return []
         note_first_sight(seen, now, listed=not self._begun)
         unit_key = UnitKey("claim", key)
         if seen.allocated or not is_bare(seen, state.view):
             state.drop_unit(unit_key)
-            return
+            return give_back_abandoned(state, seen, now)
         bare_at = since(seen, now) + state.settings.bare_claim_age
         if bare_at > now:
             self._alarms.set(bare_at, "claim", key)
-            return
+            return []
         if group is None:
             self._wait_for_claim(seen, now)
+        return []
 
     def _wait_for_claim(self, seen: SeenClaim, now: float) -> None:
         state = self._state
@@ -148,22 +155,7 @@ class Lifecycle:
                     state.made_room()
                 if found.standing is Standing.GONE or (found.standing is Standing.BOUND and self._done_with(pod)):
                     state.writes.gone(pod.meta.uid)
-                return self._give_back(pod, found, now) if found.standing is Standing.INCOMPLETE else []
-
-    def _give_back(self, pod: Pod, found: Membership, now: float) -> list[Decision]:
-        """A claim was deleted before the pod could be bound: until it has all of them again, nobody uses what the others have, and a
-        claim that is being deleted goes only when nothing is allocated to it."""
-        state = self._state
-        if state.settings.mode == "observe" or state.writes.get(pod.meta.uid) is not None:
-            return []
-        if GATE not in pod.gates and pod.unschedulable is None:
-            return []  # kube-scheduler may be about to bind it
-        seen = [state.view.claims[key] for key in state.view.claim_keys(pod) if key in state.view.claims]
-        held = [claim for claim in seen if is_only_for(claim, pod) and state.writes.get(claim.uid) is None]
-        if held:
-            why = f"its devices are taken back: {found.missing}"
-            state.event(pod_reference(pod), "Warning", "Moving", "Deallocate", why)
-        return [deallocate(state, claim, UnitKey("pod", pod.key), now) for claim in held]
+                return give_back_of_incomplete(state, pod, found, now) if found.standing is Standing.INCOMPLETE else []
 
     def _done_with(self, pod: Pod) -> bool:
         """Once it is bound, nothing is to be written for the pod itself. An eviction for the sake of others goes on."""
@@ -211,7 +203,7 @@ class Lifecycle:
         seen = [state.view.claims[claim] for claim in found.claims]
         if any(state.writes.get(claim.uid) is not None for claim in seen):
             return []
-        early = self._give_back_early(unit, pod, seen, now)
+        early = give_back_early(state, unit, pod, seen, now)
         if early:
             return early
         if any(claim.managed and not claim.allocated for claim in seen):
@@ -223,17 +215,6 @@ class Lifecycle:
         unit.failures = 0
         unit.block("", "")
         return self._bind(unit, pod, seen, now)
-
-    def _give_back_early(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
-        """What its claims had before it came was chosen without its constraints across them: they are allocated together instead."""
-        state = self._state
-        if state.settings.mode == "observe" or CONSTRAINTS_ANNOTATION not in pod.meta.annotations:
-            return []
-        early = [claim for claim in seen if is_early(claim, state.view)]
-        if early:
-            why = f"its devices are taken back: they were allocated before its constraints ({CONSTRAINTS_ANNOTATION}) were known"
-            state.event(pod_reference(pod), "Normal", "Moving", "Deallocate", why)
-        return [deallocate(state, claim, unit.key, now) for claim in early]
 
     def _bind(self, unit: Unit, pod: Pod, seen: list[SeenClaim], now: float) -> list[Decision]:
         """All that is ours is allocated, and our watch has shown it."""

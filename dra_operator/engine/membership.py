@@ -102,6 +102,24 @@ def is_early(seen: SeenClaim, view: View) -> bool:
     return bool(users) and all(GATE in pod.gates for pod in users)
 
 
+def abandoned_by(seen: SeenClaim, view: View) -> Pod | None:
+    """The waiting pod that a claim with devices was generated for, where the pod names another one by now.
+
+    kube-controller-manager generates a claim again when it has not seen its first one yet (it died in between, or the API server did),
+    and may come back to the first later. What nobody names, nobody uses; a bound pod's kubelet may.
+    """
+    claim, owner = seen.claim, seen.claim.meta.controller
+    if not seen.managed or not seen.allocated or owner is None or owner.kind != "Pod":
+        return None
+    pod = view.pod_by_uid(owner.uid)
+    if pod is None or pod.node_name is not None or pod.terminal or pod.meta.deleted is not None:
+        return None
+    if EXTENDED_RESOURCE_CLAIM in claim.meta.annotations or any(user.uid != owner.uid for user in claim.reserved_for):
+        return None
+    named = [state.key for state in view.pod_claims(pod) if not state.needless]
+    return None if None in named or seen.key in named else pod
+
+
 def is_bare(seen: SeenClaim, view: View) -> bool:
     """A managed claim that no pod has used yet and none refers to.
 

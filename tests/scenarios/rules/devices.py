@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dra_operator.engine import constraining, preferring
+from dra_operator.engine import constraining, givingback, preferring
 from dra_operator.engine.drifting import Drifting
-from dra_operator.engine.lifecycle import Lifecycle
 from dra_operator.engine.preferring import NodeWishes
 from dra_operator.engine.reallocating import Reallocating
 from dra_operator.preemption.budgets import Budgets
@@ -33,7 +32,7 @@ DEVICES = (
     ),
     Rule(
         "what claims had before their pod is aligned, too",
-        method(Lifecycle, "_give_back_early", empty),
+        function(givingback.give_back_early, empty),
         ("alignment/claims-that-had-devices-before",),
     ),
     Rule("Preferred is no must", preferred_is_required, ("alignment/preferred-gives-way-and-required-is-explained",)),

@@ -301,7 +301,6 @@ class PriorityClass:
     meta: ObjectMeta
     value: int
     preemption_policy: str
-    global_default: bool
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PriorityClass:
@@ -313,7 +312,6 @@ class PriorityClass:
                 meta,
                 item.get("value") or 0,
                 item.get("preemptionPolicy") or "PreemptLowerPriority",
-                bool(item.get("globalDefault")),
             ),
         )
 

@@ -145,11 +145,12 @@ class GangProblems:
 
     def _member(self, terms: Terms, party: Party, own: tuple[UnitConstraint, ...], strategy: Strategy | None) -> Member:
         seen, fixed = [claim.seen for claim in party.todo], party.allocations
-        problem = self._problems.of_member(
+        problem = self._problems.of_unit(
             party.pod,
             seen,
             fixed,
             terms.policy,
+            in_gang=True,
             strategy=strategy,
             fits=self._problems.fits(
                 party.pod, fixed, party.avoided, party.misfits, empty=terms.empty, without=terms.without

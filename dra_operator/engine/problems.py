@@ -39,50 +39,23 @@ class Problems:
         fixed: list[Allocation],
         terms: AllocationPolicySpec,
         *,
-        fits: Callable[[str], bool] | None = None,
-        forbidden: frozenset[DeviceId] = NOTHING,
-        barred: tuple[tuple[int, Bar], ...] = (),
-        constraints: tuple[UnitConstraint, ...] = (),
-        empty: bool = False,
-        without: frozenset[str] = _NOBODY,
-    ) -> Problem:
-        """Of something that is placed by itself. `todo` are the claims to be allocated, `fixed` the allocations the pod has already.
-
-        `fits`: as `fits` says here; None where the caller asks that himself. `constraints`: those across the claims that the pod asks
-        for. `empty`: as if nothing else was there; then only whether it fits is asked. `without`: as if these pods (UIDs) were not.
-        """
-        problem = self.of_member(
-            pod,
-            todo,
-            fixed,
-            terms,
-            fits=fits,
-            forbidden=forbidden,
-            barred=barred,
-            constraints=constraints,
-            empty=empty,
-            without=without,
-        )
-        return problem if empty else self._wishes.onto(problem, pod, terms)
-
-    def of_member(
-        self,
-        pod: Pod | None,
-        todo: Sequence[SeenClaim],
-        fixed: list[Allocation],
-        terms: AllocationPolicySpec,
-        *,
+        in_gang: bool = False,
         strategy: Strategy | None = None,
+        nodes: Sequence[str] | None = None,
         fits: Callable[[str], bool] | None = None,
         forbidden: frozenset[DeviceId] = NOTHING,
         barred: tuple[tuple[int, Bar], ...] = (),
         constraints: tuple[UnitConstraint, ...] = (),
         empty: bool = False,
         without: frozenset[str] = _NOBODY,
-        nodes: Sequence[str] | None = None,
     ) -> Problem:
-        """Of one that is placed with others, whose nodes the gang as a whole has wishes about. As `of_unit`; `strategy`: another than
-        the policy's; `nodes`: only these, in this order."""
+        """`todo` are the claims to be allocated, `fixed` the allocations the pod has already.
+
+        `in_gang`: it is placed with others; which nodes are preferred is then a matter of the gang as a whole. `strategy`: another than
+        the policy's. `nodes`: only these, in this order. `fits`: as `fits` says here; None where the caller asks that himself.
+        `constraints`: those across the claims that the pod asks for. `empty`: as if nothing else was there; then only whether it fits
+        is asked. `without`: as if these pods (UIDs) were not.
+        """
         own = self.candidates(pod, fixed)
         if own is not None and nodes is not None:
             own = [name for name in nodes if name in own]
@@ -91,7 +64,7 @@ class Problems:
         state = self._state
         if not empty:
             constraints += device_wishes([claim.claim for claim in todo], terms)
-        return Problem(
+        problem = Problem(
             claims=tuple(claim.claim for claim in todo),
             nodes=nodes if own is None else own,
             fits=fits,
@@ -106,6 +79,7 @@ class Problems:
             demand=state.expecting.demand() if minds else None,
             ignore_usage=empty,
         )
+        return problem if in_gang or empty else self._wishes.onto(problem, pod, terms)
 
     def candidates(self, pod: Pod | None, fixed: list[Allocation]) -> list[str] | None:
         """The nodes worth asking about; None for all. A DaemonSet's pod or a pinned one names its node itself."""

@@ -82,29 +82,34 @@ def _request_line(stats: RequestStats, claims: Sequence[ResourceClaim]) -> str |
     head += ")"
     if not stats.seen:
         return f"{head}: no devices in reach"
-    causes = [f"{count} {text}" for count, text in _causes(stats) if count]
+    causes = [f"{count} {one if count == 1 else many}" for count, one, many in _causes(stats) if count]
     if stats.available:
         causes.append(f"{stats.available} free, at most {stats.most_on_a_node} on one node")
     if stats.wanted is None and stats.most_on_a_node > MAX_RESULTS:
         causes.append(f"and a claim can have {MAX_RESULTS} at most")
-    return f"{head}: of {stats.seen} devices {', '.join(causes)}"
+    return f"{head}: of {stats.seen} device{'' if stats.seen == 1 else 's'} {', '.join(causes)}"
 
 
 def _combined(stats: RequestStats) -> bool:
     return bool(stats.counters or stats.capacity or stats.constraint)
 
 
-def _causes(stats: RequestStats) -> list[tuple[int, str]]:
+def _causes(stats: RequestStats) -> list[tuple[int, str, str]]:
+    """How many fell out, and why, said of one and of more."""
     return [
-        (sum(stats.class_selectors.values()), "do not match the class"),
-        (sum(stats.request_selectors.values()), "do not match the request's selectors"),
-        (stats.selector_errors, "make a selector fail"),
-        (stats.node, "are on nodes that are out of the question"),
-        (stats.unsupported, "need features that are off"),
-        (stats.allocated, "are allocated"),
-        (stats.held, "are held for others"),
-        (stats.tainted, "have taints that are not tolerated"),
-        (stats.counters, "lack shared counters"),
-        (stats.capacity, "lack capacity"),
-        (stats.constraint, "break a constraint"),
+        (sum(stats.class_selectors.values()), "does not match the class", "do not match the class"),
+        (
+            sum(stats.request_selectors.values()),
+            "does not match the request's selectors",
+            "do not match the request's selectors",
+        ),
+        (stats.selector_errors, "makes a selector fail", "make a selector fail"),
+        (stats.node, "is on a node that is out of the question", "are on nodes that are out of the question"),
+        (stats.unsupported, "needs features that are off", "need features that are off"),
+        (stats.allocated, "is allocated", "are allocated"),
+        (stats.held, "is held for others", "are held for others"),
+        (stats.tainted, "has taints that are not tolerated", "have taints that are not tolerated"),
+        (stats.counters, "lacks shared counters", "lack shared counters"),
+        (stats.capacity, "lacks capacity", "lack capacity"),
+        (stats.constraint, "breaks a constraint", "break a constraint"),
     ]

@@ -230,7 +230,7 @@ def test_who_evicts_from_tainted_devices_makes_no_exception_for_admin_access(adm
     stage.run(20)
     # Nobody uses it, so it is given up; and as the device is tainted for everybody, it waits.
     assert not stage.devices("c")
-    assert "1 have taints that are not tolerated" in stage.report("c")["conditions"][0]["message"]
+    assert "1 has taints that are not tolerated" in stage.report("c")["conditions"][0]["message"]
 
 
 def test_a_claim_with_admin_access_to_a_device_that_is_gone_is_lost() -> None:

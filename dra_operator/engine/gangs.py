@@ -70,8 +70,11 @@ class Gangs:
         return [decision for member in members for decision in self._advance(member, now)]
 
     def _make_room(self, roll: Roll) -> None:
-        """Members whose claims are not allocated (any more) take no room."""
+        """Members whose claims are not allocated (any more), and are not about to be, take no room."""
         for member in roll.waiting:
+            writes = (self._state.writes.get(seen.uid) for seen in self._seen(member))
+            if any(write is not None and write.assumed is not None for write in writes):
+                continue
             if member.pod is not None and self._state.ledger.vacate(member.pod.meta.uid):
                 self._state.made_room()
 

@@ -173,6 +173,25 @@ def test_spread_and_prefer() -> None:
         assert {racks[int(name[1])] for name in stage.bound().values()} == expected
 
 
+def test_later_members_that_come_together_go_by_each_other() -> None:
+    """The second is placed before the watch has shown the first."""
+    spread = group(members=2, topology={"key": RACK, "mode": "Spread"})
+    stage = Stage(*cluster(4, 2, racks=("r0", "r1", "r2", "r3")), spread, *members("a", "b")).run(10)
+    stage.apply(*members("c", "d"))
+    stage.run(10)
+    assert sorted(stage.bound().values()) == ["n0", "n1", "n2", "n3"]
+
+
+def test_so_they_do_by_each_others_devices() -> None:
+    constraint = {"distinctAttribute": "gpu.example.com/fabric"}
+    stage = Stage(device_class(), *fabric({"n0": "w", "n1": "x", "n2": "y", "n3": "z"}))
+    stage.apply(group(members=2, constraints=[constraint]), *members("a", "b"))
+    stage.run(10)
+    stage.apply(*members("c", "d"))
+    stage.run(10)
+    assert sorted(stage.bound().values()) == ["n0", "n1", "n2", "n3"]
+
+
 def fabric(nodes: dict[str, str]) -> list[Object]:
     """Nodes with two GPUs each, of one fabric."""
     return [item for name, value in nodes.items() for item in (node(name), gpus(name, 2, fabric=value))]

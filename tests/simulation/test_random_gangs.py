@@ -8,7 +8,8 @@ from dra_operator.cluster.memory.faults import SeededFaults
 from tests.simulation.gangs import EarlyClaimsStory, GangStory
 
 
-@pytest.mark.parametrize("seed", range(25))
+#: 700151: later members that were placed one right after the other did not go by each other's rack.
+@pytest.mark.parametrize("seed", [*range(25), 700151])
 def test_without_faults(seed: int) -> None:
     assert GangStory(seed).play(25).calm().rest() == []
 

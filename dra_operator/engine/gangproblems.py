@@ -21,7 +21,6 @@ from dra_operator.engine.preferring import group_topology
 from dra_operator.engine.problems import Misfits, Problems
 from dra_operator.engine.state import State
 from dra_operator.engine.view import SeenClaim
-from dra_operator.engine.writes import Write
 from dra_operator.inventory import DeviceId
 from dra_operator.preemption.holds import NOTHING
 from dra_operator.queue.units import Unit
@@ -190,10 +189,9 @@ class GangProblems:
         for member in () if terms.roll is None else terms.roll.placed:
             seen = [self._state.view.claims[key] for key in member.claims if key in self._state.view.claims]
             present += _devices(named_claims(member.pod, seen), item)
-        for member, going, write in self._on_their_way(terms):
-            if write.assumed is not None:
-                (claim,) = named_claims(member.pod, [going])
-                present += claim.devices(write.assumed, item)
+        for member, going, allocation, _ in self._on_their_way(terms):
+            (claim,) = named_claims(member.pod, [going])
+            present += claim.devices(allocation, item)
         return _link(item, members, tuple(dict.fromkeys(present)), terms.policy) if members else None
 
     def topology(self, terms: Terms) -> NodeTopology | None:
@@ -208,7 +206,7 @@ class GangProblems:
             return None if node is None else node.labels.get(key)
 
         placed = [self.node_of(member) for member in terms.roll.placed]
-        going = {member.uid: write.node for member, _, write in self._on_their_way(terms)}
+        going = {member.uid: node for member, _, _, node in self._on_their_way(terms)}
         places = [name for name in (*placed, *going.values()) if name is not None]
         if topology is None:
             return group_topology(terms.policy, value_of, places)
@@ -216,15 +214,17 @@ class GangProblems:
         present = tuple(value_of(name, key) for name in places)
         return NodeTopology(topology.mode, lambda name: value_of(name, key), present, key)
 
-    def _on_their_way(self, terms: Terms) -> Iterator[tuple[GroupMember, SeenClaim, Write]]:
-        """Members that were placed a moment ago, which our watch has not shown yet: the next ones go by them as well."""
+    def _on_their_way(self, terms: Terms) -> Iterator[tuple[GroupMember, SeenClaim, Allocation, str | None]]:
+        """Members that were placed a moment ago, which our watch has not shown yet, with what is written and the node: the next ones go
+        by them as well."""
         state = self._state
         for member in () if terms.roll is None else terms.roll.waiting:
             for key in member.claims:
                 seen = state.view.claims.get(key)
                 write = None if seen is None else state.writes.get(seen.uid)
-                if seen is not None and write is not None and write.assumed is not None:
-                    yield member, seen, write
+                allocation = None if write is None else write.assumed
+                if seen is not None and write is not None and allocation is not None:
+                    yield member, seen, allocation, write.node
 
     def node_of(self, member: GroupMember) -> str | None:
         """Where a placed member is, or is going."""

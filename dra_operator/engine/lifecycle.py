@@ -13,13 +13,7 @@ from dra_operator.engine.gangs import Gangs
 from dra_operator.engine.givingback import give_back_abandoned, give_back_early, give_back_of_incomplete
 from dra_operator.engine.groups import GroupMember
 from dra_operator.engine.incomplete import Incomplete
-from dra_operator.engine.membership import (
-    Membership,
-    Standing,
-    is_bare,
-    membership,
-    owner_key,
-)
+from dra_operator.engine.membership import Membership, Standing, is_bare, membership, owner_key
 from dra_operator.engine.names import GATE
 from dra_operator.engine.placing import Placed, Placer
 from dra_operator.engine.pods import pins, priority_of_claim, priority_of_pod, ungate
